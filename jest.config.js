@@ -1,0 +1,17 @@
+/** Three projects: unit (pure logic), integration (real broker and database), faults (real processes, kills). */
+const base = {
+  testEnvironment: 'node',
+  transform: { '^.+\\.ts$': '@swc/jest' },
+  extensionsToTreatAsEsm: ['.ts'],
+  injectGlobals: false,
+};
+
+/** @type {import('jest').Config} */
+export default {
+  workerIdleMemoryLimit: '512MB',
+  projects: [
+    { ...base, displayName: 'unit', testMatch: ['<rootDir>/test/unit/**/*.test.ts', '<rootDir>/test/properties/**/*.test.ts'] },
+    { ...base, displayName: 'integration', testMatch: ['<rootDir>/test/integration/**/*.test.ts'] },
+    { ...base, displayName: 'faults', testMatch: ['<rootDir>/test/faults/**/*.test.ts'] },
+  ],
+};
