@@ -1,0 +1,84 @@
+/**
+ * Every error code of Warren, with its HTTP status, its title and whether trying again can help.
+ *
+ * A code is at once the problem+json `type`, the `code` field in logs, the CLI's error name and the heading in
+ * `docs/reference/errors.md`; a test compares them. Codes are never renamed: clients compare them.
+ */
+
+/** What one error code means. */
+export interface CatalogueEntry {
+  /** HTTP status with which the code is answered. */
+  readonly status: number;
+  /** One sentence for people: what is wrong and, where there is something to do, what to do. */
+  readonly title: string;
+  /** True where the same request may succeed later without a change. */
+  readonly retryable: boolean;
+}
+
+const wrong = (status: number, title: string): CatalogueEntry => ({ status, title, retryable: false });
+const later = (status: number, title: string): CatalogueEntry => ({ status, title, retryable: true });
+
+/** The catalogue. */
+export const CATALOGUE = {
+  // Requests and messages.
+  'body-invalid': wrong(400, 'The body is not valid JSON, or not what this address takes.'),
+  'body-too-deep': wrong(400, 'The body nests deeper than the limit allows.'),
+  'body-too-large': wrong(413, 'The body is larger than the limit allows.'),
+  'content-type-unsupported': wrong(415, 'Send the body as application/json in UTF-8.'),
+  'field-invalid': wrong(400, 'A field has a value that is not allowed.'),
+  'header-unknown': wrong(400, 'A warren-* header is not one of the documented ones.'),
+  'headers-too-large': wrong(400, 'The headers together are larger than the limit allows.'),
+  'id-conflict': wrong(409, 'This message id was used within seven days with other content.'),
+  'input-invalid': wrong(422, 'The input does not fit the input schema of its task type.'),
+  'message-id-missing': wrong(400, 'This installation refuses a publish without message_id.'),
+  'number-not-exact': wrong(400, 'A number cannot be kept exactly; send it as a string.'),
+  'text-invalid': wrong(400, 'A text holds U+0000 or a lone surrogate, which cannot be stored.'),
+  'task-type-unknown': wrong(422, 'No worker has announced this task type; see `warren types apply`.'),
+  'queue-unknown': wrong(422, 'No such queue; queues come from announced task types and configuration.'),
+  // What is asked for.
+  'not-found': wrong(404, 'There is nothing at this address.'),
+  'task-not-found': wrong(404, 'There is no task with this id.'),
+  'dead-letter-not-found': wrong(404, 'There is no dead letter with this id.'),
+  'dead-letter-closed': wrong(409, 'The dead letter was already replayed or discarded.'),
+  'destination-not-allowed': wrong(
+    403,
+    'This letter was never a Warren task and its destination is not on deadLetters.replayDestinations.',
+  ),
+  'task-finished': wrong(409, 'The task has already ended, so this can no longer be done.'),
+  'cursor-invalid': wrong(400, 'The cursor was not made by this API; start without one.'),
+  // Who may.
+  'token-missing': wrong(401, 'Send a bearer token in the Authorization header.'),
+  'token-invalid': wrong(401, 'The bearer token is not known here.'),
+  'role-insufficient': wrong(403, 'The role of this token does not allow this.'),
+  'origin-refused': wrong(403, 'Without a token only local programs may call, no web page.'),
+  // What stands below.
+  'outbox-full': later(503, 'RabbitMQ has been away so long that the outbox is full; try again later.'),
+  'database-unavailable': later(503, 'Postgres does not answer; try again.'),
+  'database-outdated': wrong(500, 'The database is older or newer than this program; run `warren migrate`.'),
+  'migration-changed': wrong(500, 'A migration that was already applied has other content now.'),
+  'prefix-mismatch': wrong(500, 'The database belongs to another prefix than the configured one.'),
+  'broker-unavailable': later(503, 'RabbitMQ does not answer; try again.'),
+  'broker-refused-login': wrong(500, 'RabbitMQ refused the user, the password or the virtual host.'),
+  'confirm-late': later(503, 'RabbitMQ has not confirmed a publish in time.'),
+  'publish-refused': later(503, 'RabbitMQ refused a publish (nack): a queue is full or its node is leaving.'),
+  'publish-buffer-full': later(503, 'Too many publishes await their confirm.'),
+  unroutable: wrong(500, 'RabbitMQ has no queue for this routing key; run `warren topology apply`.'),
+  'topology-drift': wrong(500, 'A queue or exchange exists with other arguments; see `warren doctor`.'),
+  // A task's run.
+  'attempt-timeout': later(500, 'The attempt ran longer than the timeout of its task type.'),
+  'attempt-interrupted': later(500, 'The attempt was aborted because its worker stops or lost its lease.'),
+  'breaker-open': later(503, 'The circuit breaker of this dependency is open.'),
+  'result-unstorable': wrong(500, 'The result of the attempt cannot be stored.'),
+  'result-too-large': wrong(500, 'The result of the attempt is larger than the limit allows.'),
+  'worker-lost': later(500, 'The worker of this attempt died or was cut off.'),
+  'host-not-allowed': wrong(403, 'The host is not on httpRequest.allowHosts.'),
+  // Programs.
+  'config-invalid': wrong(500, 'The configuration has faults.'),
+  'task-module-invalid': wrong(500, 'A task module does not export task types made by defineTask.'),
+  'server-unreachable': later(503, 'The Warren service does not answer; is it running? See `warren doctor`.'),
+  'wait-timeout': later(504, 'The task had not ended when the wait was over.'),
+  internal: wrong(500, 'Something went wrong inside; the log of the service says more.'),
+} as const satisfies Record<string, CatalogueEntry>;
+
+/** A code of the catalogue. */
+export type ErrorCode = keyof typeof CATALOGUE;
