@@ -1,0 +1,231 @@
+/**
+ * How a task type is made: name, input schema, policy, handler. Everything about it is checked where it is defined, so
+ * that a mistake shows when the module loads and not when the first task runs.
+ */
+import { z } from 'zod';
+import { WarrenError } from '../errors/warren-error.ts';
+import type { Logger } from '../observability/log.ts';
+import type { TaskId } from './ids.ts';
+import { DEFAULT_RETRY } from './retry-policy.ts';
+import type { ErrorRule, RetryPolicy } from './retry-policy.ts';
+import type { SchemaInput, SchemaOutput, StandardSchema } from './standard-schema.ts';
+
+/** Where a handler runs: on the worker's event loop, or in a thread that can be killed at the timeout. */
+export type Isolation = 'loop' | 'thread';
+
+/** What an author writes. */
+export interface TaskDefinition<Schema extends StandardSchema, Result> {
+  /** `report.csv`: lower case, digits, words joined by `.`, `_` or `-`; at most 100 characters. Also the routing key. */
+  readonly name: string;
+  /** Schema of the input: zod or any Standard Schema. */
+  readonly input: Schema;
+  /** Named queue, in the form of a name. Default `default`. */
+  readonly queue?: string;
+  /** 0 to 9, 9 first. Default 4. */
+  readonly priority?: number;
+  /** Retry policy; what is left out is DEFAULT_RETRY's. */
+  readonly retry?: Partial<RetryPolicy>;
+  /** Longest run of one attempt, in milliseconds. 1 to 2 592 000 000 (30 days). Default 900 000 (15 min). */
+  readonly timeoutMs?: number;
+  /** Default `loop`. */
+  readonly isolation?: Isolation;
+  /** The handler. Its value is stored as JSON; whatever it throws fails the attempt. */
+  run(input: SchemaOutput<Schema>, ctx: TaskContext): Promise<Result> | Result;
+}
+
+/** A task type. `Input` is what a submitter sends, `Result` what the handler returns. Frozen. */
+export interface TaskType<Input = unknown, Result = unknown> {
+  /** Tells a task type from any other export of a module, over realms and copies of this file. */
+  readonly warren: 'task-type';
+  readonly name: string;
+  readonly input: StandardSchema<Input, unknown>;
+  readonly queue: string;
+  readonly priority: number;
+  readonly retry: RetryPolicy;
+  readonly timeoutMs: number;
+  readonly isolation: Isolation;
+  /** Called by the worker with what the schema gave. */
+  run(input: unknown, ctx: TaskContext): Promise<Result> | Result;
+}
+
+/** What a handler gets for one attempt. What it does not touch costs nothing. */
+export interface TaskContext {
+  /** Aborts at the timeout, on cancel, at shutdown after the grace time, and when the worker lost its lease. */
+  readonly signal: AbortSignal;
+  readonly taskId: TaskId;
+  /** Number of this attempt, from 1. */
+  readonly attempt: number;
+  /**
+   * For outside systems: it only ever rises for one `taskId`, over retries, hand-backs and replays. A system that keeps the
+   * highest it has seen for a task and refuses lower ones is safe from an attempt that was cut off and does not know it.
+   */
+  readonly fencingToken: number;
+  /** Lines carry the task's id, type and attempt. */
+  readonly log: Logger;
+  /** Tells how far it is: 0 to 1 (cut to that), and in what step (at most 200 characters). The last word wins; cheap. */
+  progress(fraction: number, step?: string): void;
+  /**
+   * Calls `fn` behind the circuit breaker `name`, one per name and process. While the breaker is open, `fn` is not
+   * called and the task is deferred, which costs no attempt. `signal` aborts with the attempt or at the breaker's
+   * timeout: pass it on, else the call goes on unseen.
+   */
+  breaker<T>(name: string, fn: (signal: AbortSignal) => Promise<T>): Promise<T>;
+  /** A directory of this attempt's own, made at the first call, removed after the attempt. */
+  tempDir(): Promise<string>;
+  /** Ends the attempt: run again after `delayMs` (100 to 2 592 000 000, cut to that), without counting it as failed. */
+  defer(delayMs: number): never;
+}
+
+/** What workers announce of a task type, so that others validate and show it without loading its code. */
+export interface TaskTypeDescription {
+  readonly name: string;
+  readonly queue: string;
+  readonly priority: number;
+  readonly timeoutMs: number;
+  readonly isolation: Isolation;
+  readonly retry: { readonly maxAttempts: number; readonly firstDelayMs: number; readonly maxDelayMs: number };
+  /** JSON Schema 2020-12 of the input, `undefined` where the schema's library makes none: then workers alone check. */
+  readonly inputSchema: Record<string, unknown> | undefined;
+}
+
+/** Queue of a type that names none. */
+export const DEFAULT_QUEUE = 'default';
+/** Priority of a type that names none. */
+export const DEFAULT_PRIORITY = 4;
+/** Timeout of a type that names none, in milliseconds. */
+export const DEFAULT_TIMEOUT_MS = 900_000;
+
+const NAME = /^[a-z][a-z0-9]*([._-][a-z0-9]+)*$/;
+const LONGEST_NAME = 100;
+const LONGEST_TIMEOUT_MS = 2_592_000_000;
+const LONGEST_FIRST_DELAY_MS = 86_400_000;
+
+/** Defines a task type. Throws `task-module-invalid` with `field` and `reason` for the first rule that is broken. */
+export function defineTask<Schema extends StandardSchema, Result>(
+  definition: TaskDefinition<Schema, Result>,
+): TaskType<SchemaInput<Schema>, Result> {
+  const retry = compileRetryPolicy(definition.name, definition.retry);
+  const type: TaskType<SchemaInput<Schema>, Result> = {
+    warren: 'task-type',
+    name: definition.name,
+    input: definition.input as StandardSchema<SchemaInput<Schema>, unknown>,
+    queue: definition.queue ?? DEFAULT_QUEUE,
+    priority: definition.priority ?? DEFAULT_PRIORITY,
+    retry,
+    timeoutMs: definition.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    isolation: definition.isolation ?? 'loop',
+    run: (input, ctx) => definition.run(input as SchemaOutput<Schema>, ctx),
+  };
+  checkType(type, typeof definition.run);
+  return Object.freeze(type);
+}
+
+/** True for what `defineTask` made, also in another realm or by another copy of this file. */
+export function isTaskType(value: unknown): value is TaskType {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'warren' in value &&
+    value.warren === 'task-type' &&
+    'run' in value &&
+    typeof value.run === 'function' &&
+    'name' in value &&
+    isName(value.name)
+  );
+}
+
+/** True for a name of a task type or a queue. Names that every object has (`constructor`) are none. */
+export function isName(value: unknown): value is string {
+  return (
+    typeof value === 'string' &&
+    value.length <= LONGEST_NAME &&
+    NAME.test(value) &&
+    !(value in Object.prototype) &&
+    value !== 'prototype'
+  );
+}
+
+/** Describes a type for its announcement. */
+export function describeTask(type: TaskType): TaskTypeDescription {
+  const { name, queue, priority, timeoutMs, isolation } = type;
+  const { maxAttempts, firstDelayMs, maxDelayMs } = type.retry;
+  return {
+    name,
+    queue,
+    priority,
+    timeoutMs,
+    isolation,
+    retry: { maxAttempts, firstDelayMs, maxDelayMs },
+    inputSchema: jsonSchemaOf(type),
+  };
+}
+
+function jsonSchemaOf(type: TaskType): Record<string, unknown> | undefined {
+  const standard = type.input['~standard'];
+  try {
+    if (standard.vendor === 'zod' && '_zod' in type.input) {
+      return z.toJSONSchema(type.input as unknown as z.ZodType, { io: 'input', target: 'draft-2020-12' });
+    }
+    return standard.jsonSchema?.input({ target: 'draft-2020-12' });
+  } catch {
+    return undefined; // a schema beyond JSON (z.date(), a transform): only workers can check it
+  }
+}
+
+function checkType(type: TaskType, kindOfRun: string): void {
+  const fail = (field: string, reason: string): never => {
+    throw new WarrenError('task-module-invalid', { taskType: String(type.name), field, reason });
+  };
+  if (!isName(type.name)) {
+    fail(
+      'name',
+      `must look like report.csv: ${NAME.source}, at most ${LONGEST_NAME} characters, and not a name that every object has`,
+    );
+  }
+  if (!isName(type.queue)) fail('queue', `must look like a task type's name, at most ${LONGEST_NAME} characters`);
+  if (!isIntegerIn(type.priority, 0, 9)) fail('priority', 'must be an integer from 0 to 9');
+  if (!isIntegerIn(type.timeoutMs, 1, LONGEST_TIMEOUT_MS)) {
+    fail('timeoutMs', `must be an integer from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
+  }
+  if (type.isolation !== 'loop' && type.isolation !== 'thread') fail('isolation', "must be 'loop' or 'thread'");
+  if (kindOfRun !== 'function') fail('run', 'must be a function');
+  if (!isStandardSchema(type.input)) fail('input', 'must be a zod schema or another Standard Schema');
+}
+
+function compileRetryPolicy(taskType: unknown, given: Partial<RetryPolicy> = {}): RetryPolicy {
+  const retry = { ...DEFAULT_RETRY, ...given };
+  const fail = (field: string, reason: string): never => {
+    throw new WarrenError('task-module-invalid', { taskType: String(taskType), field: `retry.${field}`, reason });
+  };
+  if (!isIntegerIn(retry.maxAttempts, 1, 100)) fail('maxAttempts', 'must be an integer from 1 to 100');
+  if (!isIntegerIn(retry.firstDelayMs, 0, LONGEST_FIRST_DELAY_MS)) {
+    fail('firstDelayMs', `must be an integer from 0 to ${LONGEST_FIRST_DELAY_MS} milliseconds`);
+  }
+  if (!isIntegerIn(retry.maxDelayMs, retry.firstDelayMs, LONGEST_TIMEOUT_MS)) {
+    fail('maxDelayMs', `must be an integer from firstDelayMs to ${LONGEST_TIMEOUT_MS} milliseconds`);
+  }
+  if (!isErrorRule(retry.retryOn)) fail('retryOn', 'must be an array of error codes and names, or a predicate');
+  if (!isErrorRule(retry.neverOn)) fail('neverOn', 'must be an array of error codes and names, or a predicate');
+  return Object.freeze(retry);
+}
+
+function isErrorRule(value: unknown): value is ErrorRule | undefined {
+  if (value === undefined || typeof value === 'function') return true;
+  return Array.isArray(value) && value.every((entry) => typeof entry === 'string');
+}
+
+function isStandardSchema(value: unknown): boolean {
+  if ((typeof value !== 'object' && typeof value !== 'function') || value === null || !('~standard' in value))
+    return false;
+  const standard = value['~standard'];
+  return (
+    typeof standard === 'object' &&
+    standard !== null &&
+    'validate' in standard &&
+    typeof standard.validate === 'function'
+  );
+}
+
+function isIntegerIn(value: unknown, least: number, most: number): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most;
+}
