@@ -8,6 +8,15 @@ create type task_state as enum (
   'pending', 'scheduled', 'blocked', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired'
 );
 
+-- A UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, then random bits, for rows that a statement makes by itself.
+create function uuid_v7() returns uuid language sql volatile parallel safe as $$
+  select encode(
+    set_bit(set_bit(
+      overlay(uuid_send(gen_random_uuid())
+              placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6),
+      52, 1), 53, 1), 'hex')::uuid
+$$;
+
 -- The installation that this database belongs to: one row, written by the first process that comes.
 create table installation (
   is_only_row boolean     primary key default true check (is_only_row),

@@ -1,0 +1,110 @@
+/** The statements that find dead workers and free what they held. */
+import { sql, statement } from '../../shared/postgres/statement.ts';
+
+/** How long ago Postgres started, in milliseconds: a lease lapses only over time in which Postgres could be reached. */
+export const readUptime = statement<[]>()({
+  name: 'read_uptime',
+  text: sql`select (extract(epoch from clock_timestamp() - pg_postmaster_start_time()) * 1000)::float8 as uptime_ms`,
+  columns: { uptime_ms: 'float8' },
+});
+
+/** Takes away leases that were not renewed for `lapseMs`. Locks those rows. */
+export const lapseLeases = statement<[lapseMs: number]>()({
+  name: 'lapse_leases',
+  text: sql`
+    delete from leases
+     where worker = any(array(
+       select worker from leases
+        where renewed_at < clock_timestamp() - $1::float8 * interval '1 ms'
+        order by worker for update skip locked))
+    returning worker, host, pid`,
+  columns: { worker: 'uuid', host: 'text', pid: 'int4' },
+});
+
+/**
+ * Frees the tasks of claims whose worker has no lease: pending again with the attempt kept as lost, `dead` after
+ * `maxLost` lost attempts, `cancelled` where that was asked for. It joins running rows with leases in every round, so a
+ * claim that was committed while its lease was taken away is found by the next one. Locks claims, then tasks in id order. Indexes: claims_worker, tasks primary key.
+ */
+export const reapOrphans = statement<[limit: number, maxLost: number]>()({
+  name: 'reap_orphans',
+  text: sql`
+    with orphaned as (
+      select c.id, c.task_ids
+        from claims c
+       where not exists (select from leases l where l.worker = c.worker)
+       order by c.id
+       limit $1::int4
+         for update skip locked
+    ), locked as (
+      select t.id, t.attempt, t.worker, t.started_at,
+             case
+               when exists (select from cancel_requests r where r.task_id = t.id) then 'cancelled'
+               when t.lost_attempts + 1 >= $2::int4 then 'dead'
+               else 'pending'
+             end::task_state as next_state,
+             clock_timestamp() as at
+        from orphaned o
+        cross join unnest(o.task_ids) as u (task_id)
+        join tasks t on t.id = u.task_id
+       where t.state = 'running' and t.claim_id = o.id
+       order by t.id
+         for no key update of t
+    ), freed as (
+      update tasks t
+         set state = l.next_state, lost_attempts = t.lost_attempts + 1,
+             invited_at = case when l.next_state = 'pending' then l.at else t.invited_at end,
+             finished_at = case when l.next_state <> 'pending' then l.at end
+        from locked l
+       where t.id = l.id and t.attempt = l.attempt and t.state = 'running'
+      returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
+    ), history as (
+      insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code, error_message)
+      select id, attempt, worker, started_at, at, 'lost', 'WorkerLost', 'worker-lost',
+             'The worker died or was cut off; its lease lapsed.'
+        from locked order by id
+    ), waiting as (
+      insert into due (task_id, at)
+      select id, deadline from freed where state = 'pending' and deadline is not null order by id
+      on conflict (task_id) do update set at = excluded.at
+    ), letters as (
+      insert into dead_letters (id, kind, task_id, reason, type, queue, attempt, error_type, error_code, error_message)
+      select uuid_v7(), 'task', id, 'worker_lost', type, queue, attempt, 'WorkerLost', 'worker-lost',
+             'The worker died or was cut off in each of the last attempts.'
+        from freed where state = 'dead'
+    ), forgotten as (
+      delete from cancel_requests c using freed f where c.task_id = f.id and f.state <> 'pending'
+    ), invited as (
+      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
+             array_agg(priority), array_agg(generation)
+        from freed where state = 'pending' having count(*) > 0
+      returning id
+    ), gone as (
+      delete from claims c using orphaned o where c.id = o.id returning c.id
+    )
+    select f.id, f.attempt, f.state::text as state, f.type, f.queue, f.priority, f.generation,
+           case when f.state = 'pending' then (select id from invited) end as outbox_id
+      from freed f`,
+  columns: {
+    id: 'uuid',
+    attempt: 'int4',
+    state: 'text',
+    type: 'text',
+    queue: 'text',
+    priority: 'int2',
+    generation: 'int4',
+    outbox_id: 'int8?',
+  },
+});
+
+/** Forgets requests to cancel tasks that no longer run. */
+export const forgetCancelRequests = statement<[]>()({
+  name: 'forget_cancel_requests',
+  text: sql`
+    delete from cancel_requests c
+     using tasks t
+     where t.id = c.task_id and t.state <> 'running'
+    returning c.task_id`,
+  columns: { task_id: 'uuid' },
+});

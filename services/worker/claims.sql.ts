@@ -1,0 +1,106 @@
+/** The statements that start attempts. */
+import { sql, statement } from '../../shared/postgres/statement.ts';
+
+const claimed = {
+  id: 'uuid',
+  attempt: 'int4',
+  failures: 'int4',
+  max_attempts: 'int4',
+  lost_attempts: 'int2',
+  input: 'bytea',
+  wait_ms: 'float8',
+} as const;
+
+/**
+ * Starts an attempt of each task that is pending in the invited generation, provided that this worker's lease stands.
+ * Locks the rows in id order. One row of `claims` for the batch, extended where a claim is repeated. Index: tasks primary key.
+ */
+export const claimTasks = statement<
+  [ids: readonly string[], generations: readonly number[], worker: string, claimId: string]
+>()({
+  name: 'claim_tasks',
+  text: sql`
+    with wanted as (
+      select * from unnest($1::uuid[], $2::int4[]) as w (id, generation)
+    ), locked as (
+      select t.id
+        from wanted w
+        join tasks t on t.id = w.id
+       where t.state = 'pending'
+         and t.generation = w.generation
+         and (t.deadline is null or t.deadline > clock_timestamp())
+         and exists (select from leases where worker = $3::uuid)
+       order by t.id
+         for no key update of t
+    ), claimed as (
+      update tasks t
+         set state = 'running', attempt = t.attempt + 1, claim_id = $4::uuid, worker = $3::uuid,
+             started_at = clock_timestamp()
+        from locked l
+       where t.id = l.id and t.state = 'pending'
+      returning t.id, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input,
+                extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms
+    ), batch as (
+      insert into claims (id, worker, claimed_at, task_ids)
+      select $4::uuid, $3::uuid, clock_timestamp(), array_agg(id) from claimed having count(*) > 0
+      on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids
+    )
+    select id, attempt, failures, max_attempts, lost_attempts, input, wait_ms::float8 as wait_ms from claimed`,
+  columns: claimed,
+});
+
+/** What a claim already holds: asked after a claim whose answer was lost, since it may have been committed. */
+export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
+  name: 'find_claimed',
+  text: sql`
+    select id, attempt, failures, max_attempts, lost_attempts, input,
+           (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
+      from tasks
+     where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
+  columns: claimed,
+});
+
+/** Puts off tasks whose type this worker does not know, before any claim, so that no attempt is spent. Locks in id order. */
+export const deferUnknown = statement<[ids: readonly string[], generations: readonly number[], delayMs: number]>()({
+  name: 'defer_unknown',
+  text: sql`
+    with locked as (
+      select t.id
+        from unnest($1::uuid[], $2::int4[]) as w (id, generation)
+        join tasks t on t.id = w.id
+       where t.state = 'pending' and t.generation = w.generation
+       order by t.id
+         for no key update of t
+    ), deferred as (
+      update tasks t
+         set state = 'scheduled', invited_at = null, run_at = clock_timestamp() + $3::int4 * interval '1 ms'
+        from locked l
+       where t.id = l.id and t.state = 'pending'
+      returning t.id, t.run_at, t.deadline
+    )
+    insert into due (task_id, at)
+    select id, least(run_at, deadline) from deferred order by id
+    on conflict (task_id) do update set at = excluded.at
+    returning task_id`,
+  columns: { task_id: 'uuid' },
+});
+
+/** Invites anew what this worker was handed and has not started, so that it need not go back to the head of its queue. */
+export const inviteAgain = statement<[ids: readonly string[], generations: readonly number[]]>()({
+  name: 'invite_again',
+  text: sql`
+    with waiting as (
+      select t.id, t.type, t.queue, t.priority, t.generation
+        from unnest($1::uuid[], $2::int4[]) as w (id, generation)
+        join tasks t on t.id = w.id
+       where t.state = 'pending' and t.generation = w.generation
+    ), invited as (
+      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
+             array_agg(priority), array_agg(generation)
+        from waiting having count(*) > 0
+      returning id
+    )
+    select w.id, w.type, w.queue, w.priority, w.generation, i.id as outbox_id from waiting w cross join invited i`,
+  columns: { id: 'uuid', type: 'text', queue: 'text', priority: 'int2', generation: 'int4', outbox_id: 'int8' },
+});

@@ -1,0 +1,95 @@
+/** The statements of a worker's proof of life. */
+import { sql, statement } from '../../shared/postgres/statement.ts';
+
+/** Takes a lease for a new worker id. */
+export const openLease = statement<
+  [
+    worker: string,
+    host: string,
+    pid: number,
+    codeVersion: string,
+    queues: string,
+    taskTypes: readonly string[],
+    slots: number,
+  ]
+>()({
+  name: 'open_lease',
+  text: sql`
+    insert into leases (worker, host, pid, code_version, queues, task_types, slots)
+    values ($1::uuid, $2::text, $3::int4, $4::text, $5::text::jsonb, $6::text[], $7::int4)
+    on conflict (worker) do nothing
+    returning worker`,
+  columns: { worker: 'uuid' },
+});
+
+/**
+ * Renews the lease and answers, in the same round trip, which running tasks are to be cancelled and which claims name this
+ * worker for longer than `settledInMs`. No row: the lease was reaped, and everything that this worker runs is no longer its own.
+ */
+export const renewLease = statement<
+  [worker: string, inFlight: number, cpuFraction: number, memoryBytes: number, settledInMs: number]
+>()({
+  name: 'renew_lease',
+  text: sql`
+    update leases
+       set renewed_at = clock_timestamp(), in_flight = $2::int4, cpu_fraction = $3::float8,
+           memory_bytes = $4::float8::int8
+     where worker = $1::uuid
+    returning array(select task_id from cancel_requests) as cancels,
+              array(
+                select id from claims
+                 where worker = $1::uuid and claimed_at < clock_timestamp() - $5::float8 * interval '1 ms'
+              ) as claims`,
+  columns: { cancels: 'uuid[]', claims: 'uuid[]' },
+});
+
+/** Gives the lease up. */
+export const closeLease = statement<[worker: string]>()({
+  name: 'close_lease',
+  text: sql`delete from leases where worker = $1::uuid returning worker`,
+  columns: { worker: 'uuid' },
+});
+
+/**
+ * Hands back what claims of this worker hold and nobody runs: a claim whose answer never arrived. The attempt is kept as
+ * interrupted and costs no budget. Locks the rows in id order.
+ */
+export const handBackClaims = statement<[worker: string, claimIds: readonly string[]]>()({
+  name: 'hand_back_claims',
+  text: sql`
+    with stranded as (
+      select id, task_ids from claims where worker = $1::uuid and id = any($2::uuid[]) order by id for update
+    ), locked as (
+      select t.id, t.attempt, t.worker, t.started_at, clock_timestamp() as at
+        from stranded s
+        cross join unnest(s.task_ids) as u (task_id)
+        join tasks t on t.id = u.task_id
+       where t.state = 'running' and t.claim_id = s.id
+       order by t.id
+         for no key update of t
+    ), freed as (
+      update tasks t
+         set state = 'pending', invited_at = l.at
+        from locked l
+       where t.id = l.id and t.attempt = l.attempt and t.state = 'running'
+      returning t.id, t.type, t.queue, t.priority, t.generation, t.deadline
+    ), history as (
+      insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_message)
+      select id, attempt, worker, started_at, at, 'interrupted', 'HandedBack', 'The claim was won but its answer was lost.'
+        from locked order by id
+    ), waiting as (
+      insert into due (task_id, at)
+      select id, deadline from freed where deadline is not null order by id
+      on conflict (task_id) do update set at = excluded.at
+    ), invited as (
+      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
+             array_agg(priority), array_agg(generation)
+        from freed having count(*) > 0
+      returning id
+    ), gone as (
+      delete from claims c using stranded s where c.id = s.id
+    )
+    select f.id, f.type, f.queue, f.priority, f.generation, i.id as outbox_id from freed f cross join invited i`,
+  columns: { id: 'uuid', type: 'text', queue: 'text', priority: 'int2', generation: 'int4', outbox_id: 'int8' },
+});

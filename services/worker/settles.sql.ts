@@ -1,0 +1,156 @@
+/** The statements that end attempts. Each names id, attempt and claim: the fence that a worker without its claim cannot pass. */
+import { sql, statement } from '../../shared/postgres/statement.ts';
+
+/**
+ * Ends attempts that succeeded. Locks the rows in id order. `finishedClaims` are claims of which nothing runs any more.
+ * Answers what it settled: two attempts of one task can meet in a batch, so match on both.
+ */
+export const settleSucceeded = statement<
+  [
+    ids: readonly string[],
+    attempts: readonly number[],
+    claimIds: readonly string[],
+    results: readonly (Buffer | null)[],
+    finishedClaims: readonly string[],
+  ]
+>()({
+  name: 'settle_succeeded',
+  text: sql`
+    with done as (
+      select * from unnest($1::uuid[], $2::int4[], $3::uuid[], $4::bytea[]) as d (id, attempt, claim_id, result)
+    ), locked as (
+      select t.id, d.attempt, d.claim_id, d.result
+        from done d
+        join tasks t on t.id = d.id
+       where t.state = 'running' and t.attempt = d.attempt and t.claim_id = d.claim_id
+       order by t.id
+         for no key update of t
+    ), gone as (
+      delete from claims where id = any($5::uuid[])
+    )
+    update tasks t
+       set state = 'succeeded', finished_at = clock_timestamp(), result = l.result
+      from locked l
+     where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
+    returning t.id, t.attempt`,
+  columns: { id: 'uuid', attempt: 'int4' },
+});
+
+/**
+ * Ends attempts in any other way: each row names the state that it wants. Past its deadline a retry is `dead` instead, and
+ * where cancelling was asked for nothing waits again. The same statement writes the attempt's history, what is due, the
+ * dead letter and, for what is pending again, the outbox row. Locks the rows in id order.
+ */
+export const settleOthers = statement<
+  [
+    ids: readonly string[],
+    attempts: readonly number[],
+    claimIds: readonly string[],
+    states: readonly string[],
+    failures: readonly number[],
+    delaysMs: readonly number[],
+    outcomes: readonly string[],
+    reasons: readonly string[],
+    letterIds: readonly string[],
+    errorTypes: readonly (string | null)[],
+    errorCodes: readonly (string | null)[],
+    errorMessages: readonly (string | null)[],
+    errorStacks: readonly (string | null)[],
+    codeVersion: string,
+    finishedClaims: readonly string[],
+  ]
+>()({
+  name: 'settle_others',
+  text: sql`
+    with done as (
+      select *
+        from unnest($1::uuid[], $2::int4[], $3::uuid[], $4::text[], $5::int4[], $6::float8[], $7::text[], $8::text[],
+                    $9::uuid[], $10::text[], $11::text[], $12::text[], $13::text[])
+          as d (id, attempt, claim_id, wanted, failed, delay_ms, outcome, reason, letter_id,
+                error_type, error_code, error_message, error_stack)
+    ), locked as (
+      select d.*, t.worker, t.started_at,
+             case
+               when d.wanted in ('retrying', 'scheduled', 'pending')
+                 and exists (select from cancel_requests c where c.task_id = t.id) then 'cancelled'
+               when d.wanted = 'retrying' and t.deadline <= clock_timestamp() then 'dead'
+               else d.wanted
+             end::task_state as state,
+             clock_timestamp() as at
+        from done d
+        join tasks t on t.id = d.id
+       where t.state = 'running' and t.attempt = d.attempt and t.claim_id = d.claim_id
+       order by t.id
+         for no key update of t
+    ), settled as (
+      update tasks t
+         set state = l.state,
+             failures = t.failures + l.failed,
+             run_at = case when l.state in ('retrying', 'scheduled') then l.at + l.delay_ms * interval '1 ms' end,
+             invited_at = case when l.state = 'pending' then l.at else t.invited_at end,
+             finished_at = case when l.state in ('dead', 'cancelled') then l.at end
+        from locked l
+       where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
+      returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation
+    ), history as (
+      insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code,
+                            error_message, error_stack, code_version)
+      select l.id, l.attempt, l.worker, l.started_at, l.at,
+             case when l.state = 'cancelled' then 'cancelled' else l.outcome end,
+             l.error_type, l.error_code, l.error_message, l.error_stack, $14::text
+        from locked l
+       order by l.id
+    ), waiting as (
+      insert into due (task_id, at)
+      select id, least(run_at, deadline)
+        from settled
+       where state in ('retrying', 'scheduled') or (state = 'pending' and deadline is not null)
+       order by id
+      on conflict (task_id) do update set at = excluded.at
+    ), letters as (
+      insert into dead_letters (id, kind, task_id, reason, type, queue, attempt, error_type, error_code, error_message,
+                                error_stack)
+      select l.letter_id, 'task', l.id, l.reason, s.type, s.queue, l.attempt, l.error_type, l.error_code,
+             l.error_message, l.error_stack
+        from locked l
+        join settled s on s.id = l.id and s.attempt = l.attempt
+       where s.state = 'dead'
+    ), invited as (
+      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
+             array_agg(priority), array_agg(generation)
+        from settled where state = 'pending' having count(*) > 0
+      returning id
+    ), forgotten as (
+      delete from cancel_requests c using settled s where c.task_id = s.id and s.state in ('dead', 'cancelled')
+    ), gone as (
+      delete from claims where id = any($15::uuid[])
+    )
+    select s.id, s.attempt, s.state::text as state, s.type, s.queue, s.priority, s.generation,
+           case when s.state = 'pending' then (select id from invited) end as outbox_id
+      from settled s`,
+  columns: {
+    id: 'uuid',
+    attempt: 'int4',
+    state: 'text',
+    type: 'text',
+    queue: 'text',
+    priority: 'int2',
+    generation: 'int4',
+    outbox_id: 'int8?',
+  },
+});
+
+/** What became of tasks whose settle won nothing: the answer to the first try may have been lost after its commit. */
+export const readSettled = statement<[ids: readonly string[]]>()({
+  name: 'read_settled',
+  text: sql`select id, attempt, claim_id, state::text as state from tasks where id = any($1::uuid[])`,
+  columns: { id: 'uuid', attempt: 'int4', claim_id: 'uuid?', state: 'text' },
+});
+
+/** Forgets claims of which nothing runs any more, where no later settle came by to do it. */
+export const forgetClaims = statement<[claimIds: readonly string[]]>()({
+  name: 'forget_claims',
+  text: sql`delete from claims where id = any($1::uuid[]) returning id`,
+  columns: { id: 'uuid' },
+});
