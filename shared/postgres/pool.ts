@@ -1,0 +1,273 @@
+/** The pool of connections to Postgres: bounded waits, availability, no crash when a server goes. Only this folder knows pg. */
+import { readFile } from 'node:fs/promises';
+import pg from 'pg';
+import { Bug, WarrenError } from '../errors/warren-error.ts';
+import { codeOf, toError } from '../errors/to-error.ts';
+import type { Part } from '../lifecycle/part.ts';
+import { redactText } from '../observability/redact.ts';
+import type { Logger } from '../observability/log.ts';
+import type { Clock } from '../time/clock.ts';
+import { classifyFailure, isConnectionSpent } from './failure.ts';
+import type { Query, QueryResult, Queryable } from './statement.ts';
+
+/** What a database needs. */
+export interface DatabaseDeps {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** 0 inclusive to 1 exclusive; spreads retries of conflicts. */
+  readonly random: () => number;
+}
+
+/** How to reach Postgres. */
+export interface DatabaseOptions {
+  /** `postgres://user:password@host:port/database`, percent-encoded. A secret. */
+  readonly url: string;
+  /** Shown in `pg_stat_activity`. At most 63 characters. */
+  readonly applicationName: string;
+  /** Connections at most. 1 to 1 000. */
+  readonly max: number;
+  /** Milliseconds to wait for a connection, new or free. */
+  readonly connectTimeoutMs: number;
+  /** Milliseconds that one statement may take. 0: no limit. */
+  readonly statementTimeoutMs: number;
+  /** Milliseconds that a statement may wait for a lock. 0: no limit. */
+  readonly lockTimeoutMs: number;
+  /** Milliseconds after which an idle connection is closed. */
+  readonly idleTimeoutMs: number;
+  /** The only schema on the search path: lower-case letters, digits, `_`; at most 63. */
+  readonly schema: string;
+  /** A file of certificates to trust for TLS, in PEM; `undefined`: as the URL says. */
+  readonly tlsCaFile?: string | undefined;
+}
+
+/** Milliseconds that a transaction of ours may stand idle before Postgres ends its session. */
+const IDLE_IN_TRANSACTION_MS = 10_000;
+/** Milliseconds past the statement timeout after which the network, not the statement, is held guilty. */
+const ANSWER_MARGIN_MS = 5_000;
+const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
+
+/** One checked-out connection. `release(true)` destroys it. */
+export interface Connection extends Queryable {
+  release(destroy: boolean): void;
+}
+
+/** Whether Postgres answers, and why not. */
+export interface PingResult {
+  readonly isAvailable: boolean;
+  readonly reason?: string;
+}
+
+/** A pool over pg. Starts whether or not Postgres is there; what asks while it is away gets `database-unavailable`. */
+export class Database implements Part, Queryable {
+  readonly deps: DatabaseDeps;
+  readonly options: DatabaseOptions;
+  #pool: pg.Pool | undefined;
+  readonly #open = new Set<Connection>();
+  #isAvailable: boolean | undefined;
+
+  constructor(deps: DatabaseDeps, options: DatabaseOptions) {
+    if (!SCHEMA_NAME.test(options.schema)) throw new WarrenError('config-invalid', { field: 'postgres.schema' });
+    this.deps = deps;
+    this.options = options;
+  }
+
+  /** Opens the pool and tries one connection. Does not fail when Postgres is away: it is logged. */
+  async start(): Promise<void> {
+    if (this.#pool !== undefined) return;
+    const ca = this.options.tlsCaFile === undefined ? undefined : await readFile(this.options.tlsCaFile, 'utf8');
+    this.#pool = createPool(this.options, ca);
+    // An idle connection that the server ends is an event, and without a listener the end of the process (pg#2112).
+    this.#pool.on('error', (error) => this.deps.log.debug('idle connection lost', { err: toError(error) }));
+    this.#pool.on('connect', (client) => client.on('error', () => undefined));
+    await this.ping(this.options.connectTimeoutMs);
+  }
+
+  /** Starts, and throws `database-unavailable` when Postgres does not answer. */
+  async connectOrThrow(): Promise<void> {
+    await this.start();
+    await this.query({ text: 'select 1' });
+  }
+
+  /** Closes every connection; those in use when the deadline has passed are cut. */
+  async stop(deadlineMs: number): Promise<void> {
+    const pool = this.#pool;
+    this.#pool = undefined;
+    this.#isAvailable = undefined;
+    if (pool === undefined) return;
+    const ended = pool.end();
+    const cancel = this.deps.clock.after(Math.max(0, deadlineMs - this.deps.clock.monotonicMs()), () => {
+      this.deps.log.warn('connections cut at the deadline', { count: this.#open.size });
+      for (const connection of this.#open) connection.release(true);
+    });
+    await ended;
+    cancel();
+  }
+
+  /** False from a failure that means Postgres is away until the next success; false before the first. */
+  get isAvailable(): boolean {
+    return this.#isAvailable === true;
+  }
+
+  /** Connections that exist, those of them without work, and callers that wait for one. */
+  get stats(): { readonly total: number; readonly idle: number; readonly waiting: number } {
+    const pool = this.#pool;
+    return { total: pool?.totalCount ?? 0, idle: pool?.idleCount ?? 0, waiting: pool?.waitingCount ?? 0 };
+  }
+
+  async query(query: Query): Promise<QueryResult> {
+    const connection = await this.checkOut();
+    try {
+      const result = await connection.query(query);
+      connection.release(false);
+      return result;
+    } catch (thrown) {
+      connection.release(isConnectionSpent(causeOf(thrown)));
+      throw thrown;
+    }
+  }
+
+  /** Asks Postgres for a sign of life. Never throws, and never takes much longer than `withinMs` milliseconds. */
+  async ping(withinMs: number): Promise<PingResult> {
+    const race = new AbortController();
+    const late = this.deps.clock
+      .sleep(withinMs, race.signal)
+      .then((): PingResult => ({ isAvailable: false, reason: `no answer within ${withinMs} ms` }));
+    const asked = this.query({ text: 'select 1', withinMs }).then(
+      (): PingResult => ({ isAvailable: true }),
+      (thrown: unknown): PingResult => ({ isAvailable: false, reason: reasonOf(causeOf(thrown)) }),
+    );
+    try {
+      return await Promise.race([asked, late]);
+    } finally {
+      race.abort();
+    }
+  }
+
+  /** When the Postgres server started, by its own clock: leases lapse only over time in which it could be reached. */
+  async serverStartedAt(): Promise<Date> {
+    const { rows } = await this.query({ text: 'select pg_postmaster_start_time() as at' });
+    return (rows as [{ at: Date }])[0].at;
+  }
+
+  /** Takes a connection out of the pool; the caller must release it. Throws `database-unavailable`. */
+  async checkOut(): Promise<Connection> {
+    if (this.#pool === undefined) throw new WarrenError('database-unavailable', { reason: 'the pool is closed' });
+    let client: pg.PoolClient;
+    try {
+      client = await this.#pool.connect();
+    } catch (thrown) {
+      // All connections in use is our own load, not Postgres's absence.
+      if (!/timeout exceeded when trying to connect/.test(toError(thrown).message)) this.#sawFailure(thrown);
+      throw new WarrenError('database-unavailable', { reason: reasonOf(thrown) }, thrown);
+    }
+    let isReleased = false;
+    const connection: Connection = {
+      query: async (query) => await this.#send(client, connection, query),
+      release: (destroy) => {
+        if (isReleased) return;
+        isReleased = true;
+        this.#open.delete(connection);
+        client.release(destroy);
+      },
+    };
+    this.#open.add(connection);
+    return connection;
+  }
+
+  async #send(client: pg.PoolClient, connection: Connection, query: Query): Promise<QueryResult> {
+    const { statementTimeoutMs } = this.options;
+    const withinMs = query.withinMs ?? (statementTimeoutMs === 0 ? 0 : statementTimeoutMs + ANSWER_MARGIN_MS);
+    // A server behind a dead network never answers and never resets: cutting the socket makes the query fail.
+    const cancel = withinMs === 0 ? undefined : this.deps.clock.after(withinMs, () => connection.release(true));
+    try {
+      const result = await client.query(toPg(query));
+      this.#sawSuccess();
+      const last = Array.isArray(result) ? (result as pg.QueryResult[]).at(-1) : result;
+      if (last === undefined) throw new Bug('a query gave no result');
+      return { rows: last.rows, affected: last.rowCount ?? 0, command: last.command };
+    } catch (thrown) {
+      const kind = classifyFailure(thrown);
+      if (kind === 'unavailable' && codeOf(thrown) !== '57014') this.#sawFailure(thrown);
+      if (kind !== 'unavailable' && kind !== 'lock-timeout') throw thrown;
+      throw new WarrenError(
+        'database-unavailable',
+        { reason: reasonOf(thrown), ...(query.name === undefined ? {} : { statement: query.name }) },
+        thrown,
+      );
+    } finally {
+      cancel?.();
+    }
+  }
+
+  #sawSuccess(): void {
+    if (this.#isAvailable === false) this.deps.log.info('postgres answers again');
+    this.#isAvailable = true;
+  }
+
+  #sawFailure(thrown: unknown): void {
+    if (this.#isAvailable !== false && this.#pool !== undefined) {
+      this.deps.log.warn('postgres does not answer', { err: toError(thrown) });
+    }
+    this.#isAvailable = false;
+  }
+}
+
+function createPool(options: DatabaseOptions, ca: string | undefined): pg.Pool {
+  return new pg.Pool({
+    connectionString: urlWithSearchPath(options.url, options.schema),
+    application_name: options.applicationName,
+    max: options.max,
+    connectionTimeoutMillis: options.connectTimeoutMs,
+    idleTimeoutMillis: options.idleTimeoutMs,
+    statement_timeout: options.statementTimeoutMs,
+    lock_timeout: options.lockTimeoutMs,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    ...(ca === undefined ? {} : { ssl: { ca } }),
+    types: { getTypeParser },
+  });
+}
+
+/** In the URL, because pg lets the URL's `options` win over its own setting. Source: pg/lib/connection-parameters.js. */
+function urlWithSearchPath(url: string, schema: string): string {
+  let parsed: URL;
+  try {
+    parsed = new URL(url);
+  } catch {
+    throw new WarrenError('config-invalid', { field: 'postgres.url', reason: 'is not a URL' });
+  }
+  const others = parsed.searchParams.get('options');
+  const searchPath = `-c search_path=${schema}`;
+  parsed.searchParams.set('options', others === null ? searchPath : `${others} ${searchPath}`);
+  return parsed.href;
+}
+
+const DATE = 1082;
+const TIMESTAMP = 1114;
+const asText = (text: string): string => text;
+
+/** pg's own parsers, without those that read a date in the zone of the process. `int8` is text with them already. */
+function getTypeParser(id: number, format?: 'text' | 'binary'): (text: string) => unknown {
+  if (id === DATE || id === TIMESTAMP) return asText;
+  return pg.types.getTypeParser(id, format as 'text') as (text: string) => unknown;
+}
+
+function toPg({ name, text, values }: Query): pg.QueryConfig {
+  return {
+    text,
+    ...(name === undefined ? {} : { name }),
+    ...(values === undefined ? {} : { values: values as unknown[] }),
+  };
+}
+
+function causeOf(thrown: unknown): unknown {
+  return toError(thrown).cause ?? thrown;
+}
+
+/** One line for people, without credentials: an SQLSTATE or errno and the message. */
+function reasonOf(thrown: unknown): string {
+  const { message } = toError(thrown);
+  const code = codeOf(thrown);
+  return redactText(code === undefined || message.includes(code) ? message : `${code} ${message}`.trim());
+}
