@@ -1,6 +1,7 @@
 /** Checks the input of a task against the schema of its type, in the worker that has the type's code. */
-import type { TaskType } from './define-task.ts';
 import { toError } from '../errors/to-error.ts';
+import type { TaskType } from './define-task.ts';
+import { renderPath } from './json.ts';
 import type { SchemaAnswer, SchemaIssue } from './standard-schema.ts';
 
 /** What the schema said. `value` is what the handler gets, with defaults and transforms applied. */
@@ -16,7 +17,6 @@ export interface InputFault {
 }
 
 const MOST_FAULTS = 20;
-const PLAIN_KEY = /^[A-Za-z_$][\w$]*$/;
 
 /** Checks `value`. A promise only where the schema is asynchronous. A schema that throws refuses; this never throws. */
 export function checkInput(type: TaskType, value: unknown): InputCheck | Promise<InputCheck> {
@@ -28,15 +28,6 @@ export function checkInput(type: TaskType, value: unknown): InputCheck | Promise
   }
 }
 
-/** A path as text, from `root` on: `input.user.ids[3]`, `input["odd key"]`. */
-export function renderPath(root: string, path: readonly PropertyKey[]): string {
-  return path.reduce<string>((text, key) => {
-    if (typeof key === 'number') return `${text}[${key}]`;
-    const name = String(key);
-    return PLAIN_KEY.test(name) ? `${text}.${name}` : `${text}[${JSON.stringify(name)}]`;
-  }, root);
-}
-
 function toCheck(answer: SchemaAnswer<unknown>): InputCheck {
   if (answer.issues === undefined) return { kind: 'ok', value: answer.value };
   return { kind: 'refused', faults: answer.issues.slice(0, MOST_FAULTS).map((issue) => toFault(issue)) };
@@ -44,7 +35,7 @@ function toCheck(answer: SchemaAnswer<unknown>): InputCheck {
 
 function toFault(issue: SchemaIssue): InputFault {
   const path = (issue.path ?? []).map((step) => (typeof step === 'object' ? step.key : step));
-  return { field: renderPath('input', path), reason: issue.message };
+  return { field: renderPath(['input', ...path]), reason: issue.message };
 }
 
 function schemaFailed(thrown: unknown): InputCheck {
