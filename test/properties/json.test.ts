@@ -5,43 +5,36 @@ import { parseExact, sliceMember } from '../../shared/tasks/json.ts';
 const LIMITS = { maxDepth: 64, maxBytes: 1_048_576 };
 
 test('every JSON value without U+0000 and lone surrogates is accepted, and each member of an object is cut out exactly', () => {
+  const indent = fc.constantFrom(undefined, 1, '\t');
   fc.assert(
-    fc.property(
-      fc.jsonValue({ stringUnit: 'binary', maxDepth: 8 }),
-      fc.constantFrom(undefined, 1, '\t'),
-      (value, space) => {
-        const text = JSON.stringify(value, undefined, space);
-        const isTiny = /\\u0000|\de-3\d\d/.test(text) || text.includes('\\ud');
-        fc.pre(!isTiny);
-        const bytes = Buffer.from(text);
-        const answer = parseExact(bytes, LIMITS);
-        if (answer.kind === 'fault') {
-          // the only other thing to refuse in what JSON.stringify writes: integers beyond a double's exact range
-          expect(answer.code).toBe('number-not-exact');
-          return;
-        }
-        expect(answer.value).toEqual(JSON.parse(text));
-        for (const [name, span] of answer.members) {
-          const member: unknown = JSON.parse(sliceMember(bytes, span).toString());
-          expect(member).toEqual((answer.value as Record<string, unknown>)[name]);
-        }
-        if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-          expect([...answer.members.keys()].toSorted()).toEqual(Object.keys(answer.value as object).toSorted());
-        }
-      },
-    ),
+    fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 8 }), indent, (value, space) => {
+      const text = JSON.stringify(value, undefined, space);
+      // what JSON.stringify writes and Warren refuses: see the unit tests
+      fc.pre(!/\\u0000|\\ud|\d{16,}(?![\d.e])|e-3\d\d/.test(text));
+      const bytes = Buffer.from(text);
+      const answer = parseExact(bytes, LIMITS);
+      const parsed: unknown = JSON.parse(text);
+      expect(answer).toMatchObject({ kind: 'ok', value: parsed });
+      const members = answer.kind === 'ok' ? [...answer.members] : [];
+      const cut = members.map(([name, span]): [string, unknown] => [
+        name,
+        JSON.parse(sliceMember(bytes, span).toString()),
+      ]);
+      expect(new Map(cut)).toEqual(new Map(isObject(parsed) ? Object.entries(parsed) : []));
+    }),
   );
 });
 
 test('any bytes get an answer, and what JSON.parse refuses is refused', () => {
   const bytes = fc.oneof(
     fc.uint8Array({ maxLength: 200 }),
-    fc.string({ unit: fc.constantFrom(...'{}[]",:\\u0189aeE+-. tfn') }).map((text) => Buffer.from(text)),
+    fc.string({ unit: fc.constantFrom(...Array.from('{}[]",:\\u0189aeE+-. tfn')) }).map((text) => Buffer.from(text)),
   );
   fc.assert(
     fc.property(bytes, (array) => {
       const answer = parseExact(Buffer.from(array), LIMITS);
-      if (answer.kind === 'ok') expect(JSON.parse(Buffer.from(array).toString())).toEqual(answer.value);
+      const parsed: unknown = answer.kind === 'ok' ? JSON.parse(Buffer.from(array).toString()) : undefined;
+      expect(answer.kind === 'ok' ? answer.value : undefined).toEqual(parsed);
     }),
     { numRuns: 1_000 },
   );
@@ -51,8 +44,11 @@ test('an integer literal is accepted exactly where a double keeps it', () => {
   fc.assert(
     fc.property(fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }), (integer) => {
       const answer = parseExact(Buffer.from(`{"n":${integer}}`), LIMITS);
-      expect(answer.kind === 'ok').toBe(Number.isSafeInteger(Number(integer)));
-      if (answer.kind === 'ok') expect(BigInt((answer.value as { n: number }).n)).toBe(integer);
+      const kept = answer.kind === 'ok' ? BigInt((answer.value as { n: number }).n) : 'refused';
+      expect(kept).toBe(Number.isSafeInteger(Number(integer)) ? integer : 'refused');
     }),
   );
 });
+
+const isObject = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
