@@ -2,6 +2,7 @@
  * What a handler throws to say more than "it failed". Recognised by name and members, never by class: a handler may load
  * another copy of this file, or run in a thread.
  */
+import { isWarrenError } from '../errors/warren-error.ts';
 
 /** Longest delay that can be asked for: 30 days, in milliseconds. */
 export const LONGEST_DELAY_MS = 2_592_000_000;
@@ -37,41 +38,33 @@ export class Deferred extends Error {
   }
 }
 
-/** Thrown by `ctx.breaker`: the dependency rests. Costs no attempt: what was not tried did not fail. */
-export class BreakerOpen extends Error {
-  override readonly name = 'BreakerOpen';
-  readonly code = 'breaker-open';
-  readonly breaker: string;
-  readonly delayMs: number;
-
-  constructor(breaker: string, delayMs: number) {
-    super(`circuit breaker ${breaker} is open`);
-    this.breaker = breaker;
-    this.delayMs = boundedDelayMs(delayMs, SHORTEST_DEFERRAL_MS);
-  }
-}
-
 /** What a thrown value asks for, read without trusting it. */
 export type HandlerSignal =
   | { readonly kind: 'non_retryable' }
   | { readonly kind: 'retry_after'; readonly delayMs: number }
   | { readonly kind: 'deferred'; readonly delayMs: number; readonly why: 'handler' | 'breaker' };
 
-/** Reads `thrown` as one of the errors above, or gives `undefined`. Never throws, whatever its getters do. */
+/**
+ * Reads `thrown` as one of the errors above, or as `breaker-open`, or gives `undefined`. Never throws, whatever its
+ * getters do.
+ */
 export function handlerSignalOf(thrown: unknown): HandlerSignal | undefined {
   try {
     if (typeof thrown !== 'object' || thrown === null || !('name' in thrown)) return undefined;
-    const { name } = thrown;
-    if (name === 'NonRetryable') return { kind: 'non_retryable' };
-    if (name !== 'RetryAfter' && name !== 'Deferred' && name !== 'BreakerOpen') return undefined;
+    if (thrown.name === 'NonRetryable') return { kind: 'non_retryable' };
+    if (isWarrenError(thrown, 'breaker-open')) return deferral(thrown.facts['delayMs'], 'breaker');
     const delayMs = 'delayMs' in thrown ? thrown.delayMs : undefined;
-    if (typeof delayMs !== 'number') return undefined;
-    if (name === 'RetryAfter') return { kind: 'retry_after', delayMs: boundedDelayMs(delayMs, 0) };
-    const why = name === 'Deferred' ? 'handler' : 'breaker';
-    return { kind: 'deferred', delayMs: boundedDelayMs(delayMs, SHORTEST_DEFERRAL_MS), why };
+    if (thrown.name === 'Deferred') return deferral(delayMs, 'handler');
+    if (thrown.name !== 'RetryAfter' || typeof delayMs !== 'number') return undefined;
+    return { kind: 'retry_after', delayMs: boundedDelayMs(delayMs, 0) };
   } catch {
     return undefined;
   }
+}
+
+function deferral(delayMs: unknown, why: 'handler' | 'breaker'): HandlerSignal | undefined {
+  if (typeof delayMs !== 'number') return undefined;
+  return { kind: 'deferred', delayMs: boundedDelayMs(delayMs, SHORTEST_DEFERRAL_MS), why };
 }
 
 function boundedDelayMs(delayMs: number, shortestMs: number): number {

@@ -1,0 +1,131 @@
+/** Runs inside a thread: finds the type in its module and calls its handler, with a context that speaks to the worker. */
+import { WarrenError } from '../../shared/errors/warren-error.ts';
+import { redact } from '../../shared/observability/redact.ts';
+import type { LogFields, Logger } from '../../shared/observability/log.ts';
+import type { TaskType } from '../../shared/tasks/define-task.ts';
+import { isTaskType } from '../../shared/tasks/define-task.ts';
+import type { Outcome } from '../../shared/tasks/outcome.ts';
+import { callHandler } from './call-handler.ts';
+import { AttemptContext } from './context.ts';
+import { isDependencyFailure } from './dependency-failure.ts';
+import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
+
+/** What piscina calls. */
+export async function runInThread(call: ThreadCall): Promise<Outcome> {
+  const type = await findType(call.module, call.taskType);
+  const line = new WorkerLine(call);
+  const ctx = new AttemptContext(
+    {
+      log: line.logger({}),
+      breakers: { run: (name, fn) => line.breaker(name, fn) },
+      tempDirs: { make: () => line.tempDir(), remove: () => Promise.resolve() }, // the worker removes it, also after a kill
+      onProgress: (_taskId, _attempt, fraction, step) => line.say({ kind: 'progress', fraction, step }),
+    },
+    type,
+    call.taskId,
+    call.attempt,
+  );
+  line.onAbort = (reason) => ctx.abort(reason);
+  try {
+    const { input } = call;
+    return await callHandler(type, Buffer.from(input.buffer, input.byteOffset, input.length), ctx, call.resultMaxBytes);
+  } finally {
+    void ctx.end();
+    line.close();
+  }
+}
+
+async function findType(module: string, taskType: string): Promise<TaskType> {
+  const exports = (await import(module)) as Record<string, unknown>;
+  const type = Object.values(exports).find((value) => isTaskType(value) && value.name === taskType);
+  if (!isTaskType(type))
+    throw new WarrenError('task-module-invalid', { module, reason: `no longer exports ${taskType}` });
+  return type;
+}
+
+/** The thread's end of the port: questions to the worker and their answers. */
+class WorkerLine {
+  onAbort: (reason: Error) => void = () => undefined;
+  readonly #port: ThreadCall['port'];
+  readonly #answers = new Map<number, (answer: ToThread) => void>();
+  readonly #calls = new Map<number, AbortController>();
+  #lastId = 0;
+
+  constructor(call: ThreadCall) {
+    this.#port = call.port;
+    this.#port.on('message', (message: ToThread) => this.#hear(message));
+  }
+
+  say(message: FromThread): void {
+    this.#port.postMessage(message);
+  }
+
+  close(): void {
+    this.#port.close();
+  }
+
+  /** Lines carry `fields`; the worker adds task and attempt. */
+  logger(fields: LogFields): Logger {
+    const write = (level: 'error' | 'warn' | 'info' | 'debug', message: string, more: LogFields | undefined): void => {
+      this.say({ kind: 'log', level, message, fields: redact({ ...fields, ...more }) as object });
+    };
+    return {
+      error: (message, more) => write('error', message, more),
+      warn: (message, more) => write('warn', message, more),
+      info: (message, more) => write('info', message, more),
+      debug: (message, more) => write('debug', message, more),
+      child: (more) => this.logger({ ...fields, ...more }),
+      isDebug: true,
+    };
+  }
+
+  async tempDir(): Promise<string> {
+    const answer = await this.#ask((id) => ({ kind: 'tempDirAsked', id }));
+    if (answer.kind === 'tempDir' && answer.path !== undefined) return answer.path;
+    throw new WarrenError('internal', { reason: answer.kind === 'tempDir' ? answer.reason : answer.kind });
+  }
+
+  async breaker<T>(name: string, fn: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const answer = await this.#ask((id) => ({ kind: 'breakerAsked', id, name }));
+    if (answer.kind === 'breakerOpen') {
+      throw new WarrenError('breaker-open', { breaker: name, delayMs: answer.delayMs });
+    }
+    if (answer.kind !== 'breakerLetThrough') throw new WarrenError('internal', { reason: answer.kind });
+    const { id } = answer;
+    const controller = new AbortController();
+    this.#calls.set(id, controller);
+    try {
+      const value = await fn(controller.signal);
+      this.say({ kind: 'breakerCallEnded', id, failed: false });
+      return value;
+    } catch (thrown) {
+      this.say({ kind: 'breakerCallEnded', id, failed: isDependencyFailure(thrown) });
+      throw thrown;
+    } finally {
+      this.#calls.delete(id);
+    }
+  }
+
+  #ask(question: (id: number) => FromThread): Promise<ToThread> {
+    const id = (this.#lastId += 1);
+    return new Promise((resolve) => {
+      this.#answers.set(id, resolve);
+      this.say(question(id));
+    });
+  }
+
+  #hear(message: ToThread): void {
+    if (message.kind === 'abort') {
+      const reason = new WarrenError(message.code, { ...message.facts });
+      this.onAbort(reason);
+      for (const call of this.#calls.values()) call.abort(reason);
+      return;
+    }
+    if (message.kind === 'breakerCallLate') {
+      this.#calls.get(message.id)?.abort(new WarrenError('attempt-timeout', { reason: 'call timeout of its breaker' }));
+      return;
+    }
+    this.#answers.get(message.id)?.(message);
+    this.#answers.delete(message.id);
+  }
+}

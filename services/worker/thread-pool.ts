@@ -1,0 +1,228 @@
+/**
+ * Threads for types with `isolation: 'thread'`, by piscina. One call a thread: what blocks, leaks or exits takes only its own
+ * thread with it. Nothing is loaded or started before the first call.
+ */
+import { availableParallelism } from 'node:os';
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
+import type { Piscina } from 'piscina';
+import { toError } from '../../shared/errors/to-error.ts';
+import { Bug, WarrenError, isWarrenError } from '../../shared/errors/warren-error.ts';
+import type { Outcome } from '../../shared/tasks/outcome.ts';
+import type { AttemptContext } from './context.ts';
+import type { AttemptToRun, ThreadCallOptions, ThreadRun, Threads } from './run-handler.ts';
+import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
+
+/** What the pool needs. */
+export interface ThreadPoolDeps {
+  /** URL of the module that exports a type; see Registry. */
+  readonly moduleOf: (taskType: string) => string | undefined;
+}
+
+/** How threads run. */
+export interface ThreadPoolOptions {
+  /** Threads at once; further calls wait, and their timeout starts when they start. Default: the cores of the machine. */
+  readonly maxThreads: number;
+  /** Heap of a thread, in megabytes; beyond it the thread dies and its attempt fails. Default 512. */
+  readonly maxHeapMegabytes: number;
+  /** A thread without work ends after so long, in milliseconds. Default 30 000. */
+  readonly idleTimeoutMs: number;
+  /** Arguments of node for threads. Default: none, which gives them those of the process. */
+  readonly execArgv: readonly string[];
+}
+
+/** The defaults. */
+export const DEFAULT_THREADS: ThreadPoolOptions = {
+  maxThreads: availableParallelism(),
+  maxHeapMegabytes: 512,
+  idleTimeoutMs: 30_000,
+  execArgv: [],
+};
+
+interface Waiting {
+  readonly begin: () => void;
+}
+
+/** The file that runs in each thread, beside this one, whether compiled or not. */
+const THREAD_MAIN = new URL(`./thread-main.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url).href;
+
+/** The threads of one worker. */
+export class ThreadPool implements Threads {
+  readonly #deps: ThreadPoolDeps;
+  readonly #options: ThreadPoolOptions;
+  readonly #waiting = new Set<Waiting>();
+  #pool: Promise<Piscina> | undefined;
+  #busy = 0;
+
+  constructor(deps: ThreadPoolDeps, options: ThreadPoolOptions = DEFAULT_THREADS) {
+    this.#deps = deps;
+    this.#options = options;
+  }
+
+  /** Calls a handler in a thread, when one is free. */
+  run(attempt: AttemptToRun, ctx: AttemptContext, call: ThreadCallOptions): ThreadRun {
+    const killing = new AbortController();
+    const channel = new MessageChannel();
+    const speaker = new ThreadSpeaker(channel.port1, ctx);
+    return {
+      outcome: this.#run(attempt, call, channel.port2, killing.signal).finally(() => speaker.close()),
+      abort: (reason) => speaker.abort(reason),
+      kill: () => killing.abort(),
+    };
+  }
+
+  /** Ends all threads. Calls under way reject. */
+  async stop(_deadlineMs: number): Promise<void> {
+    const pool = await this.#pool;
+    this.#pool = undefined;
+    await pool?.destroy();
+  }
+
+  async #run(attempt: AttemptToRun, call: ThreadCallOptions, port: MessagePort, killed: AbortSignal): Promise<Outcome> {
+    const { type, taskId, input } = attempt;
+    const module = this.#deps.moduleOf(type.name);
+    if (module === undefined) throw new Bug(`no module is known for ${type.name}`);
+    // piscina's own queue stalls when its last thread dies while calls wait, so none ever wait there
+    await this.#whenFree(killed);
+    try {
+      const pool = await (this.#pool ??= this.#open());
+      killed.throwIfAborted();
+      call.onStart();
+      const { resultMaxBytes } = call;
+      const request: ThreadCall = {
+        module,
+        taskType: type.name,
+        taskId,
+        attempt: attempt.attempt,
+        input,
+        resultMaxBytes,
+        port,
+      };
+      return restore((await pool.run(request, { transferList: [port], signal: killed })) as Outcome);
+    } finally {
+      this.#busy -= 1;
+      const [next] = this.#waiting;
+      next?.begin();
+    }
+  }
+
+  async #whenFree(killed: AbortSignal): Promise<void> {
+    if (this.#busy >= this.#options.maxThreads) {
+      await new Promise<void>((resolve) => {
+        const waiting: Waiting = {
+          begin: () => {
+            this.#waiting.delete(waiting);
+            killed.removeEventListener('abort', waiting.begin);
+            resolve();
+          },
+        };
+        this.#waiting.add(waiting);
+        killed.addEventListener('abort', waiting.begin);
+      });
+    }
+    this.#busy += 1; // also by one that was killed while it waited: it leaves at once
+  }
+
+  async #open(): Promise<Piscina> {
+    const { Piscina } = await import('piscina');
+    const { maxThreads, maxHeapMegabytes, idleTimeoutMs, execArgv } = this.#options;
+    const pool = new Piscina({
+      filename: THREAD_MAIN,
+      name: 'runInThread',
+      minThreads: 0,
+      maxThreads,
+      idleTimeout: idleTimeoutMs,
+      concurrentTasksPerWorker: 1,
+      atomics: 'disabled', // with them an idle thread cannot flush what it still has to say
+      resourceLimits: { maxOldGenerationSizeMb: maxHeapMegabytes },
+      ...(execArgv.length === 0 ? {} : { execArgv: [...execArgv] }),
+      recordTiming: false,
+    });
+    pool.on('error', () => undefined); // a thread died between calls; the next call starts another
+    return pool;
+  }
+}
+
+/** The worker's end of the port of one call: does for the handler what only this thread can. */
+class ThreadSpeaker {
+  readonly #port: MessagePort;
+  readonly #ctx: AttemptContext;
+  readonly #calls = new Map<number, (failed: boolean) => void>();
+
+  constructor(port: MessagePort, ctx: AttemptContext) {
+    this.#port = port;
+    this.#ctx = ctx;
+    port.on('message', (message: FromThread) => this.#hear(message));
+    port.unref();
+  }
+
+  abort(reason: Error): void {
+    if (!isWarrenError(reason)) throw new Bug('a thread is aborted with a code');
+    const { code, facts } = reason;
+    if (code === 'attempt-timeout' || code === 'attempt-interrupted') this.#say({ kind: 'abort', code, facts });
+  }
+
+  /** Hears what was said before the end, then ends what the handler left open. */
+  close(): void {
+    for (let left = receiveMessageOnPort(this.#port); left !== undefined; left = receiveMessageOnPort(this.#port)) {
+      this.#hear(left.message as FromThread);
+    }
+    this.#port.close();
+    for (const end of this.#calls.values()) end(false);
+  }
+
+  #hear(message: FromThread): void {
+    switch (message.kind) {
+      case 'progress':
+        this.#ctx.progress(message.fraction, message.step);
+        return;
+      case 'log':
+        this.#ctx.log[message.level](message.message, message.fields as Record<string, unknown> | undefined);
+        return;
+      case 'tempDirAsked':
+        void this.#tempDir(message.id);
+        return;
+      case 'breakerAsked':
+        void this.#breaker(message.id, message.name);
+        return;
+      case 'breakerCallEnded':
+        this.#calls.get(message.id)?.(message.failed);
+    }
+  }
+
+  async #tempDir(id: number): Promise<void> {
+    try {
+      this.#say({ kind: 'tempDir', id, path: await this.#ctx.tempDir(), reason: '' });
+    } catch (thrown) {
+      this.#say({ kind: 'tempDir', id, path: undefined, reason: toError(thrown).message });
+    }
+  }
+
+  /** The breaker is the process's, the call the thread's: what the breaker calls here waits for the call there. */
+  async #breaker(id: number, name: string): Promise<void> {
+    try {
+      await this.#ctx.breaker(name, async (signal) => {
+        signal.addEventListener('abort', () => this.#say({ kind: 'breakerCallLate', id }));
+        this.#say({ kind: 'breakerLetThrough', id });
+        const failed = await new Promise<boolean>((resolve) => this.#calls.set(id, resolve));
+        if (failed) throw new WarrenError('internal', { breaker: name });
+      });
+    } catch (thrown) {
+      if (!isWarrenError(thrown, 'breaker-open')) return; // the thread knows how its own call ended
+      this.#say({ kind: 'breakerOpen', id, delayMs: Number(thrown.facts['delayMs']) });
+    } finally {
+      this.#calls.delete(id);
+    }
+  }
+
+  #say(message: ToThread): void {
+    this.#port.postMessage(message); // into a closed port: silently dropped
+  }
+}
+
+/** Buffers arrive as plain Uint8Arrays. */
+function restore(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'succeeded' || outcome.result === undefined) return outcome;
+  const { buffer, byteOffset, length } = outcome.result;
+  return { kind: 'succeeded', result: Buffer.from(buffer, byteOffset, length) };
+}
