@@ -117,3 +117,14 @@ export const forgetMessageIds = statement<[]>()({
     returning task_id`,
   columns: { task_id: 'uuid' },
 });
+
+/** Forgets one message id, so that it may be used again. */
+export const forgetMessageId = statement<[publisher: string, type: string, messageId: string]>()({
+  name: 'forget_message_id',
+  text: sql`
+    delete from message_ids
+     where publisher = $1::text and type = $2::text and message_id = $3::text
+       and accepted_at < now() - interval '7 days'
+    returning task_id`,
+  columns: { task_id: 'uuid' },
+});

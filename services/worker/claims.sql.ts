@@ -1,26 +1,19 @@
 /** The statements that start attempts. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 
-const claimed = {
-  id: 'uuid',
-  attempt: 'int4',
-  failures: 'int4',
-  max_attempts: 'int4',
-  lost_attempts: 'int2',
-  input: 'bytea',
-  wait_ms: 'float8',
-} as const;
-
 /**
  * Starts an attempt of each task that is pending in the invited generation, provided that this worker's lease stands.
  * Locks the rows in id order. One row of `claims` for the batch, extended where a claim is repeated. Index: tasks primary key.
+ * Always answers at least one row, which says whether the lease stands: without it a lost claim proves nothing.
  */
 export const claimTasks = statement<
   [ids: readonly string[], generations: readonly number[], worker: string, claimId: string]
 >()({
   name: 'claim_tasks',
   text: sql`
-    with wanted as (
+    with living as (
+      select exists (select from leases where worker = $3::uuid) as has_lease
+    ), wanted as (
       select * from unnest($1::uuid[], $2::int4[]) as w (id, generation)
     ), locked as (
       select t.id
@@ -29,7 +22,7 @@ export const claimTasks = statement<
        where t.state = 'pending'
          and t.generation = w.generation
          and (t.deadline is null or t.deadline > clock_timestamp())
-         and exists (select from leases where worker = $3::uuid)
+         and (select has_lease from living)
        order by t.id
          for no key update of t
     ), claimed as (
@@ -38,26 +31,43 @@ export const claimTasks = statement<
              started_at = clock_timestamp()
         from locked l
        where t.id = l.id and t.state = 'pending'
-      returning t.id, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input,
+      returning t.id, t.attempt, t.failures, t.max_attempts, t.input,
                 extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms
     ), batch as (
       insert into claims (id, worker, claimed_at, task_ids)
       select $4::uuid, $3::uuid, clock_timestamp(), array_agg(id) from claimed having count(*) > 0
       on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids
     )
-    select id, attempt, failures, max_attempts, lost_attempts, input, wait_ms::float8 as wait_ms from claimed`,
-  columns: claimed,
+    select v.has_lease, c.id, c.attempt, c.failures, c.max_attempts, c.input, c.wait_ms::float8 as wait_ms
+      from living v
+      left join claimed c on true`,
+  columns: {
+    has_lease: 'bool',
+    id: 'uuid?',
+    attempt: 'int4?',
+    failures: 'int4?',
+    max_attempts: 'int4?',
+    input: 'bytea?',
+    wait_ms: 'float8?',
+  },
 });
 
 /** What a claim already holds: asked after a claim whose answer was lost, since it may have been committed. */
 export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
   name: 'find_claimed',
   text: sql`
-    select id, attempt, failures, max_attempts, lost_attempts, input,
+    select id, attempt, failures, max_attempts, input,
            (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
       from tasks
      where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
-  columns: claimed,
+  columns: {
+    id: 'uuid',
+    attempt: 'int4',
+    failures: 'int4',
+    max_attempts: 'int4',
+    input: 'bytea',
+    wait_ms: 'float8?',
+  },
 });
 
 /** Puts off tasks whose type this worker does not know, before any claim, so that no attempt is spent. Locks in id order. */

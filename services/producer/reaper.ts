@@ -1,0 +1,60 @@
+/** The reaper: finds workers whose lease lapsed and frees what they held. */
+import { Loop } from '../../shared/lifecycle/loop.ts';
+import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import { retryConflicts } from '../../shared/postgres/transaction.ts';
+import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
+import { forgetCancelRequests, lapseLeases, readUptime, reapOrphans } from './reaper.sql.ts';
+
+/** What the reaper needs. */
+export interface ReaperDeps extends Omit<LoopDeps, 'round'> {
+  readonly db: Database;
+  readonly invite: (row: OutboxRow) => Promise<boolean>;
+}
+
+/** How the reaper runs. */
+export interface ReaperOptions {
+  /** Milliseconds between rounds. */
+  readonly intervalMs: number;
+  /** Milliseconds without a renewal after which a lease lapses. */
+  readonly lapseMs: number;
+  /** Lost attempts after which a task is dead. */
+  readonly maxLostAttempts: number;
+}
+
+const CLAIMS_PER_ROUND = 50;
+
+/**
+ * Makes the reaper. A lease lapses only over time in which Postgres could be reached: nothing is judged for one lease time
+ * after Postgres started, or after a gap in the reaper's own rounds, else an outage would reap the whole fleet.
+ */
+export function createReaper(deps: ReaperDeps, options: ReaperOptions): Loop {
+  // A reaper that has just started knows as little of the past as one with a gap.
+  let judgesFromMs = deps.clock.monotonicMs() + options.lapseMs;
+  let lastRoundMs = deps.clock.monotonicMs();
+
+  const round = async (): Promise<boolean> => {
+    const [server] = await run(deps.db, readUptime);
+    const nowMs = deps.clock.monotonicMs();
+    if (nowMs - lastRoundMs > options.lapseMs / 2) judgesFromMs = nowMs + options.lapseMs;
+    lastRoundMs = nowMs;
+    if (server === undefined || server.uptime_ms < options.lapseMs || nowMs < judgesFromMs) return false;
+
+    for (const lost of await run(deps.db, lapseLeases, options.lapseMs)) {
+      deps.log.warn('worker lost', { workerId: lost.worker, host: lost.host, pid: lost.pid });
+    }
+    const freed = await retryConflicts(
+      deps.db,
+      async () => await run(deps.db, reapOrphans, CLAIMS_PER_ROUND, options.maxLostAttempts),
+    );
+    for (const { id, attempt, state } of freed) {
+      deps.log.warn('attempt lost', { taskId: id, attempt, state });
+    }
+    for (const row of outboxRowsOf(freed, ({ id }) => id)) void deps.invite(row); // never rejects
+    await run(deps.db, forgetCancelRequests);
+    return freed.length > 0;
+  };
+  return new Loop({ ...deps, round }, { name: 'reaper', intervalMs: options.intervalMs });
+}

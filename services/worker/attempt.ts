@@ -1,0 +1,133 @@
+/**
+ * THE WAY OF ONE DELIVERY; read this first.
+ *
+ * RabbitMQ hands over an invitation, Postgres decides whether its task may run, and how the run ended; only then is
+ * the delivery answered. Whatever dies in between, the row says the truth and the broker delivers again.
+ */
+import type { Delivery } from '../../shared/amqp/consumer.ts';
+import { parseInvitation } from '../../shared/amqp/message.ts';
+import { toError } from '../../shared/errors/to-error.ts';
+import { isWarrenError } from '../../shared/errors/warren-error.ts';
+import type { Logger } from '../../shared/observability/log.ts';
+import type { TaskType } from '../../shared/tasks/define-task.ts';
+import type { Outcome } from '../../shared/tasks/outcome.ts';
+import type { Claim, ClaimAnswer } from './claims.ts';
+import type { Settled } from './settles.ts';
+import type { Slots } from './slots.ts';
+import { judge } from './verdict.ts';
+import type { Verdict } from './verdict.ts';
+
+/** What an invitation names. */
+interface Wanted {
+  readonly taskId: string;
+  readonly generation: number;
+}
+
+/** What the way of a delivery needs. */
+export interface AttemptDeps {
+  /** The task type of this name, where this worker has it. */
+  readonly findType: (name: string) => TaskType | undefined;
+  /** Puts a task of a type unknown here off, before any claim. Throws while Postgres is away. */
+  readonly deferUnknown: (wanted: Wanted) => Promise<void>;
+  readonly claim: (wanted: Wanted) => Promise<ClaimAnswer>;
+  /** Runs the handler; never throws. */
+  readonly run: (type: TaskType, claim: Claim) => Promise<Outcome>;
+  readonly succeed: (claim: Claim, result: Buffer | undefined) => Promise<Settled>;
+  readonly settle: (claim: Claim, verdict: Verdict) => Promise<Settled>;
+  /** Invites a task that was not started anew, by a way that keeps its priority; false where that could not be done. */
+  readonly inviteAgain: (wanted: Wanted) => Promise<boolean>;
+  /** True from SIGTERM on. */
+  readonly isDraining: () => boolean;
+  readonly random: () => number;
+  readonly log: Logger;
+  readonly observe: AttemptObserver;
+}
+
+/** Told what happens; counts it. */
+export interface AttemptObserver {
+  readonly claimLost: () => void;
+  readonly started: (type: TaskType, claim: Claim) => void;
+  readonly ended: (type: TaskType, claim: Claim, outcome: Outcome) => void;
+  readonly settled: (type: TaskType, outcome: Outcome, settled: Settled) => void;
+}
+
+/** The way of one delivery. Each exit answers the broker exactly once, or leaves it to the death of the channel. */
+export async function handleDelivery(delivery: Delivery, slots: Slots, deps: AttemptDeps): Promise<void> {
+  const invitation = parseInvitation(delivery.body);
+  if (invitation === undefined) return delivery.reject(); // not ours: the dead-letter exchange keeps it
+
+  try {
+    const type = deps.findType(invitation.type);
+    if (type === undefined) {
+      await deps.deferUnknown(invitation);
+      return delivery.ack();
+    }
+
+    const turn = slots.take(delivery.priority);
+    if ((turn === 'slot' ? turn : await turn) === 'given-back') return await giveBack(delivery, invitation, deps);
+
+    const run = await claimAndRun(delivery, type, invitation, slots, deps);
+    if (run === undefined) return delivery.ack(); // a duplicate, stale, cancelled: somebody else decided
+
+    const settled = await settleOutcome(type, run, deps); // Postgres first,
+    if (settled === 'dead') delivery.reject(); // then the broker: the DLX brings its evidence to the dead letter
+    else delivery.ack();
+  } catch (thrown) {
+    // The worker stops while Postgres is away: nobody knows how it stands, so the broker delivers again.
+    if (!isWarrenError(thrown, 'attempt-interrupted')) {
+      deps.log.error('delivery failed', { taskId: invitation.taskId, err: toError(thrown) });
+    }
+    delivery.nack();
+  }
+}
+
+interface Run {
+  readonly claim: Claim;
+  readonly outcome: Outcome;
+}
+
+/** Holds the slot from the claim to the end of the handler; the settle needs none. */
+async function claimAndRun(
+  delivery: Delivery,
+  type: TaskType,
+  invitation: Wanted,
+  slots: Slots,
+  deps: AttemptDeps,
+): Promise<Run | undefined> {
+  try {
+    // While it waited its channel may have died: then the broker has handed it to another.
+    if (!delivery.isAlive) return undefined;
+    const answer = await deps.claim(invitation);
+    if (answer.kind === 'lost') {
+      deps.observe.claimLost();
+      return undefined;
+    }
+    deps.observe.started(type, answer.claim);
+    const outcome = await deps.run(type, answer.claim);
+    deps.observe.ended(type, answer.claim, outcome);
+    return { claim: answer.claim, outcome };
+  } finally {
+    slots.release();
+  }
+}
+
+async function settleOutcome(type: TaskType, { claim, outcome }: Run, deps: AttemptDeps): Promise<Settled> {
+  const settled =
+    outcome.kind === 'succeeded'
+      ? await deps.succeed(claim, outcome.result)
+      : await deps.settle(
+          claim,
+          judge(outcome, { failures: claim.failures, maxAttempts: claim.maxAttempts, policy: type.retry }, deps.random),
+        );
+  deps.observe.settled(type, outcome, settled);
+  return settled;
+}
+
+/**
+ * Gives a delivery back that never started. A draining worker invites anew and acks: from RabbitMQ 4.3 on, what is nacked
+ * comes first whatever its priority (rabbitmq.com, quorum queues).
+ */
+async function giveBack(delivery: Delivery, invitation: Wanted, deps: AttemptDeps): Promise<void> {
+  if (deps.isDraining() && delivery.isAlive && (await deps.inviteAgain(invitation))) return delivery.ack();
+  return delivery.nack();
+}

@@ -1,0 +1,149 @@
+/** Claims: the conditional update that starts attempts, in batches. */
+import { randomUUID } from 'node:crypto';
+import { toError } from '../../shared/errors/to-error.ts';
+import { WarrenError } from '../../shared/errors/warren-error.ts';
+import type { Logger } from '../../shared/observability/log.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import { retryConflicts } from '../../shared/postgres/transaction.ts';
+import { Batcher } from '../../shared/resilience/batcher.ts';
+import type { Clock } from '../../shared/time/clock.ts';
+import type { ClaimBook } from './claim-book.ts';
+import { claimTasks, findClaimed } from './claims.sql.ts';
+
+/** The proof that this worker may run an attempt: id, attempt and claim id together fence its settle. */
+export interface Claim {
+  readonly taskId: string;
+  readonly claimId: string;
+  /** From 1, rising over all lives of the task. */
+  readonly attempt: number;
+  /** Failures counted against the budget so far. */
+  readonly failures: number;
+  readonly maxAttempts: number;
+  /** The input's JSON, byte for byte. */
+  readonly input: Buffer;
+  /** Milliseconds from being claimable to this start. */
+  readonly waitMs: number;
+}
+
+/** What a claim came to. `lost`: somebody else has it, it ended, or the invitation is stale. */
+export type ClaimAnswer = { readonly kind: 'won'; readonly claim: Claim } | { readonly kind: 'lost' };
+
+/** What claims need. */
+export interface ClaimsDeps {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly random: () => number;
+  readonly book: ClaimBook;
+  /** The id under which this worker holds its lease now. */
+  readonly workerId: () => string;
+  /** Resolves once a lease stands again, or the signal aborts. */
+  readonly whenLeased: (signal: AbortSignal) => Promise<void>;
+}
+
+interface Wanted {
+  readonly taskId: string;
+  readonly generation: number;
+}
+
+const LOST: ClaimAnswer = { kind: 'lost' };
+const LONGEST_PAUSE_MS = 2_000;
+const NO_LEASE_PAUSE_MS = 200;
+
+/** Claims tasks in batches. */
+export class Claims {
+  readonly #deps: ClaimsDeps;
+  readonly #batcher: Batcher<Wanted, ClaimAnswer>;
+  readonly #stopping = new AbortController();
+
+  constructor(deps: ClaimsDeps, options: { readonly maxBatch: number }) {
+    this.#deps = deps;
+    this.#batcher = new Batcher(async (batch) => await this.#claim(batch), { maxBatch: options.maxBatch, lanes: 2 });
+  }
+
+  /**
+   * Claims one task. While Postgres is away it waits, and asks again under the same claim id: a claim may have been
+   * committed although its answer was lost. Throws `attempt-interrupted` once the worker gave up waiting.
+   */
+  async claim(wanted: Wanted): Promise<ClaimAnswer> {
+    return await this.#batcher.add(wanted);
+  }
+
+  /** Makes claims that wait for Postgres give up. */
+  giveUp(): void {
+    this.#stopping.abort();
+  }
+
+  async #claim(batch: readonly Wanted[]): Promise<ClaimAnswer[]> {
+    // An id is claimed once a batch; further deliveries of it lose.
+    const wanted = new Map<string, number>();
+    for (const { taskId, generation } of batch) {
+      if (!wanted.has(taskId)) wanted.set(taskId, generation);
+    }
+    const won = await this.#askUntilAnswered(wanted);
+    return batch.map(({ taskId, generation }) => {
+      const claim = won.get(taskId);
+      if (claim === undefined || wanted.get(taskId) !== generation) return LOST;
+      won.delete(taskId);
+      return { kind: 'won', claim };
+    });
+  }
+
+  async #askUntilAnswered(wanted: ReadonlyMap<string, number>): Promise<Map<string, Claim>> {
+    for (;;) {
+      const claimId = randomUUID();
+      this.#deps.book.begin(claimId);
+      const won = await this.#askOnce(wanted, claimId);
+      this.#deps.book.won(claimId, won?.size ?? 0);
+      if (won !== undefined) return won;
+      // Without a lease nothing may be claimed, and nothing was: the tasks still wait for whoever asks with one.
+      await this.#deps.whenLeased(this.#stopping.signal);
+      await this.#deps.clock.sleep(NO_LEASE_PAUSE_MS, this.#stopping.signal); // the loss may not have been heard yet
+      if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' });
+    }
+  }
+
+  /** Asks under one claim id until Postgres answers. `undefined`: this worker's lease does not stand. */
+  async #askOnce(wanted: ReadonlyMap<string, number>, claimId: string): Promise<Map<string, Claim> | undefined> {
+    const { db, clock, log, random } = this.#deps;
+    const workerId = this.#deps.workerId();
+    for (let tries = 0; ; tries += 1) {
+      try {
+        const won = new Map<string, Claim>();
+        if (tries > 0) {
+          for (const row of await run(db, findClaimed, [...wanted.keys()], claimId)) keep(won, row, claimId);
+        }
+        const open = [...wanted].filter(([taskId]) => !won.has(taskId));
+        const ids = open.map(([taskId]) => taskId);
+        const generations = open.map(([, generation]) => generation);
+        const rows = await retryConflicts(
+          db,
+          async () => await run(db, claimTasks, ids, generations, workerId, claimId),
+        );
+        for (const row of rows) keep(won, row, claimId);
+        return rows[0]?.has_lease === true || won.size > 0 ? won : undefined;
+      } catch (thrown) {
+        if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' }, thrown);
+        log.warn('claim delayed', { count: wanted.size, tries: tries + 1, err: toError(thrown) });
+        await clock.sleep(Math.min(50 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + random() / 2), this.#stopping.signal);
+      }
+    }
+  }
+}
+
+/** What a claim statement answers about one task; all null in the row that only says whether the lease stands. */
+interface ClaimedRow {
+  readonly id: string | null;
+  readonly attempt: number | null;
+  readonly failures: number | null;
+  readonly max_attempts: number | null;
+  readonly input: Buffer | null;
+  readonly wait_ms: number | null;
+}
+
+function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
+  const { id, attempt, failures, max_attempts: maxAttempts, input } = row;
+  if (id === null || attempt === null || failures === null || maxAttempts === null || input === null) return;
+  won.set(id, { taskId: id, claimId, attempt, failures, maxAttempts, input, waitMs: row.wait_ms ?? 0 });
+}

@@ -1,0 +1,185 @@
+/** The worker's proof of life: one row in Postgres, renewed by a thread of its own. */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { Worker } from 'node:worker_threads';
+import { toError } from '../../shared/errors/to-error.ts';
+import type { Part } from '../../shared/lifecycle/part.ts';
+import type { Logger } from '../../shared/observability/log.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import type { Clock } from '../../shared/time/clock.ts';
+import { BEATS, END, IN_FLIGHT } from './lease-thread.ts';
+import type { LeaseNews, LeaseThreadData } from './lease-thread.ts';
+import { closeLease, openLease } from './leases.sql.ts';
+import { threadEntry } from './thread-entry.ts';
+
+/** What leases need. */
+export interface LeasesDeps {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Attempts that run now. */
+  readonly inFlight: () => number;
+  /** The tasks whose cancelling was asked for, of the whole fleet; called after each renewal that found some. */
+  readonly onCancels: (taskIds: readonly string[]) => void;
+  /** Claims that Postgres holds for this worker for a while; called after each renewal that found some. */
+  readonly onClaims: (workerId: string, claimIds: readonly string[]) => void;
+  /** The lease was taken away: nothing that runs is this worker's own any more. A new lease follows. */
+  readonly onLapsed: () => void;
+}
+
+/** How the lease is kept. */
+export interface LeasesOptions {
+  readonly renewMs: number;
+  readonly maxLoopBlockMs: number;
+  readonly codeVersion: string;
+  readonly taskTypes: readonly string[];
+  /** Concurrency per queue. */
+  readonly queues: Readonly<Record<string, number>>;
+}
+
+const BEAT_MS = 200;
+
+/** Keeps a lease, and takes a new one under a new worker id whenever it was taken away. */
+export class Leases implements Part {
+  readonly #deps: LeasesDeps;
+  readonly #options: LeasesOptions;
+  readonly #stopping = new AbortController();
+  #workerId = randomUUID() as string;
+  #shared: Int32Array | undefined;
+  #thread: Worker | undefined;
+  #running: Promise<void> | undefined;
+  #isLeased = false;
+  #leasedListeners: (() => void)[] = [];
+
+  constructor(deps: LeasesDeps, options: LeasesOptions) {
+    this.#deps = deps;
+    this.#options = options;
+  }
+
+  /** The id under which this worker claims now. */
+  get workerId(): string {
+    return this.#workerId;
+  }
+
+  /** True while a lease stands, as far as this worker knows. */
+  get isLeased(): boolean {
+    return this.#isLeased;
+  }
+
+  /** Resolves once a lease stands, or the signal aborts. */
+  async whenLeased(signal: AbortSignal): Promise<void> {
+    while (!this.#isLeased && !signal.aborted) {
+      const leased = new Promise<void>((resolve) => this.#leasedListeners.push(resolve));
+      const race = new AbortController();
+      await Promise.race([leased, this.#deps.clock.sleep(1_000, AbortSignal.any([signal, race.signal]))]);
+      race.abort();
+    }
+  }
+
+  /** Takes the first lease in the background: Postgres may be away. */
+  async start(): Promise<void> {
+    this.#running ??= this.#keep();
+    await Promise.resolve();
+  }
+
+  async stop(_deadlineMs: number): Promise<void> {
+    if (this.#stopping.signal.aborted) return;
+    this.#stopping.abort();
+    this.#endThread();
+    await this.#running;
+    if (!this.#isLeased) return;
+    this.#isLeased = false;
+    try {
+      await run(this.#deps.db, closeLease, this.#workerId);
+    } catch (thrown) {
+      this.#deps.log.warn('lease left to lapse', { workerId: this.#workerId, err: toError(thrown) });
+    }
+  }
+
+  async #keep(): Promise<void> {
+    const { clock, log } = this.#deps;
+    const signal = this.#stopping.signal;
+    while (!signal.aborted) {
+      try {
+        await this.#open();
+        await this.#renew();
+      } catch (thrown) {
+        log.warn('no lease', { workerId: this.#workerId, err: toError(thrown) });
+        await clock.sleep(1_000, signal);
+      }
+    }
+  }
+
+  async #open(): Promise<void> {
+    const { codeVersion, queues, taskTypes } = this.#options;
+    const slots = Object.values(queues).reduce((sum, concurrency) => sum + concurrency, 0);
+    const { db } = this.#deps;
+    const shown = JSON.stringify(queues);
+    await run(db, openLease, this.#workerId, hostname(), process.pid, codeVersion, shown, taskTypes, slots);
+    this.#isLeased = true;
+    this.#deps.log.info('lease taken', { workerId: this.#workerId });
+    for (const listener of this.#leasedListeners.splice(0)) listener();
+  }
+
+  /** Runs the thread until the lease is lost or the worker stops. */
+  async #renew(): Promise<void> {
+    const { renewMs, maxLoopBlockMs } = this.#options;
+    const shared = new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT);
+    const state = new Int32Array(shared);
+    this.#shared = state;
+    const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
+    const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
+    const thread = new Worker(threadEntry('lease-thread'), { workerData, name: 'lease' });
+    this.#thread = thread;
+    const ended = new Promise<void>((resolve, reject) => {
+      thread.once('exit', () => resolve());
+      thread.once('error', reject);
+    });
+    thread.on('message', (news: LeaseNews) => this.#hear(news));
+    const beating = new AbortController();
+    void this.#beat(state, beating.signal);
+    try {
+      await ended;
+    } finally {
+      beating.abort();
+      this.#thread = undefined;
+    }
+  }
+
+  #hear(news: LeaseNews): void {
+    const { log, onCancels, onClaims, onLapsed } = this.#deps;
+    switch (news.kind) {
+      case 'renewed':
+        if (news.cancels.length > 0) onCancels(news.cancels);
+        if (news.claims.length > 0) onClaims(this.#workerId, news.claims);
+        return;
+      case 'missed':
+        log.warn('lease not renewed', { workerId: this.#workerId, reason: news.reason });
+        return;
+      case 'lapsed':
+        log.error('lease lost', {
+          workerId: this.#workerId,
+          hint: 'the worker was cut off from Postgres or blocked for too long; it aborts what it runs and goes on under a new id',
+        });
+        this.#isLeased = false;
+        this.#workerId = randomUUID();
+        onLapsed();
+    }
+  }
+
+  /** Shows the thread that the main loop turns, and how much runs. */
+  async #beat(state: Int32Array, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      Atomics.add(state, BEATS, 1);
+      Atomics.store(state, IN_FLIGHT, this.#deps.inFlight());
+      await this.#deps.clock.sleep(BEAT_MS, signal, { unref: true });
+    }
+  }
+
+  #endThread(): void {
+    if (this.#shared === undefined) return;
+    Atomics.store(this.#shared, END, 1);
+    Atomics.notify(this.#shared, END);
+  }
+}

@@ -1,0 +1,90 @@
+/** Keeps the topology declared while the process runs: at the first connection, for each new queue, and for what went missing. */
+import { Loop } from '../lifecycle/loop.ts';
+import type { Part } from '../lifecycle/part.ts';
+import type { Logger } from '../observability/log.ts';
+import type { Clock } from '../time/clock.ts';
+import type { QueueType } from './capabilities.ts';
+import type { AmqpConnection } from './connection.ts';
+import { applyTopology } from './topology-apply.ts';
+import { topologyOf } from './topology.ts';
+
+/** What the keeper needs. */
+export interface TopologyKeeperDeps {
+  readonly connection: AmqpConnection;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly random: () => number;
+  /** The work queues that there should be now, without prefix. */
+  readonly queues: () => readonly string[];
+}
+
+/** How the topology looks. */
+export interface TopologyKeeperOptions {
+  readonly prefix: string;
+  /** `auto`: by the version of the broker. */
+  readonly queueType: QueueType | 'auto';
+}
+
+const LOOK_EVERY_MS = 500;
+
+/** Declares what is missing. Never deletes and never changes what exists. */
+export class TopologyKeeper implements Part {
+  readonly #deps: TopologyKeeperDeps;
+  readonly #options: TopologyKeeperOptions;
+  readonly #loop: Loop;
+  #declared = new Set<string>();
+  #isApplied = false;
+  #listeners: (() => void)[] = [];
+
+  constructor(deps: TopologyKeeperDeps, options: TopologyKeeperOptions) {
+    this.#deps = deps;
+    this.#options = options;
+    this.#loop = new Loop(
+      { ...deps, round: async () => await this.#apply() },
+      { name: 'topology', intervalMs: LOOK_EVERY_MS },
+    );
+  }
+
+  /** True once the topology was declared on this broker. */
+  get isApplied(): boolean {
+    return this.#isApplied;
+  }
+
+  /** Resolves once the topology was declared, or the signal aborts. */
+  async whenApplied(signal: AbortSignal): Promise<void> {
+    if (this.#isApplied || signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      this.#listeners.push(resolve);
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+  }
+
+  /** Something that was declared is gone: look at everything again, at once. */
+  declareAgain(): void {
+    this.#declared = new Set();
+    this.#isApplied = false;
+    this.#loop.wake();
+  }
+
+  async start(): Promise<void> {
+    await this.#loop.start();
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    await this.#loop.stop(deadlineMs);
+  }
+
+  async #apply(): Promise<void> {
+    const { connection } = this.#deps;
+    const { capabilities } = connection;
+    if (!connection.isConnected || capabilities === undefined) return;
+    const wanted = this.#deps.queues();
+    if (this.#isApplied && wanted.every((queue) => this.#declared.has(queue))) return;
+    const { prefix, queueType } = this.#options;
+    const type = queueType === 'auto' ? capabilities.queueType : queueType;
+    await applyTopology({ ...this.#deps, source: connection }, topologyOf({ prefix, queues: wanted, queueType: type }));
+    this.#declared = new Set(wanted);
+    this.#isApplied = true;
+    for (const listener of this.#listeners.splice(0)) listener();
+  }
+}

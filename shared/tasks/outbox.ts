@@ -1,0 +1,136 @@
+/**
+ * The way from the outbox to the broker. Whoever committed an outbox row hands it to its Inviter; the row goes when the
+ * broker has confirmed, and stays for the sweeper when it has not.
+ */
+import { toError } from '../errors/to-error.ts';
+import { isWarrenError } from '../errors/warren-error.ts';
+import type { Part } from '../lifecycle/part.ts';
+import type { Logger } from '../observability/log.ts';
+import type { Database } from '../postgres/pool.ts';
+import { run } from '../postgres/statement.ts';
+import { Batcher } from '../resilience/batcher.ts';
+import type { Clock } from '../time/clock.ts';
+import type { Invitation, OutboxRow } from './invitation.ts';
+import { deleteOutbox, shrinkOutbox } from './outbox.sql.ts';
+
+/** What an inviter needs. */
+export interface InviterDeps {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Publishes one invitation, mandatory and persistent; resolves with the broker's confirm. Throws WarrenError. */
+  readonly publish: (invitation: Invitation) => Promise<void>;
+  /** Called with a queue that the broker does not have, so that somebody declares it before the next try. */
+  readonly onQueueMissing: (queue: string) => void;
+}
+
+/** Milliseconds until an invitation that the broker refused is tried again by the sweeper. */
+const RETRY_IN_MS = 2_000;
+
+/** Publishes invitations and forgets their outbox rows. */
+export class Inviter implements Part {
+  readonly #deps: InviterDeps;
+  readonly #deletes: Batcher<string, undefined>;
+  readonly #underWay = new Set<Promise<boolean>>();
+
+  constructor(deps: InviterDeps) {
+    this.#deps = deps;
+    this.#deletes = new Batcher(async (ids) => await this.#delete(ids), { maxBatch: 1_000, lanes: 1 });
+  }
+
+  async start(): Promise<void> {
+    await Promise.resolve();
+  }
+
+  /** Waits for what is under way; rows that were not confirmed by the deadline stay for the sweeper. */
+  async stop(deadlineMs: number): Promise<void> {
+    const race = new AbortController();
+    const late = this.#deps.clock.sleep(deadlineMs - this.#deps.clock.monotonicMs(), race.signal);
+    await Promise.race([this.idle(), late]);
+    race.abort();
+  }
+
+  /** Resolves when nothing is under way. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#underWay);
+    await this.#deletes.idle();
+  }
+
+  /**
+   * Publishes what a row invites to, then deletes the row. True where all was confirmed. Never rejects: a row that stays
+   * is no loss but work for the sweeper.
+   */
+  async invite(row: OutboxRow): Promise<boolean> {
+    const running = this.#invite(row);
+    this.#underWay.add(running);
+    try {
+      return await running;
+    } finally {
+      this.#underWay.delete(running);
+    }
+  }
+
+  async #invite(row: OutboxRow): Promise<boolean> {
+    const failed: number[] = [];
+    let failure: unknown;
+    await Promise.all(
+      row.invitations.map(async (invitation, index) => {
+        try {
+          await this.#deps.publish(invitation);
+        } catch (thrown) {
+          failed.push(index + 1);
+          failure = thrown;
+          if (isWarrenError(thrown, 'unroutable')) this.#deps.onQueueMissing(invitation.queue);
+        }
+      }),
+    );
+    try {
+      if (failed.length === 0) {
+        await this.#deletes.add(row.id);
+        return true;
+      }
+      this.#deps.log.warn('invitations not confirmed', {
+        count: failed.length,
+        of: row.invitations.length,
+        err: toError(failure),
+      });
+      if (failed.length < row.invitations.length) {
+        await run(this.#deps.db, shrinkOutbox, row.id, failed, RETRY_IN_MS);
+      }
+    } catch (thrown) {
+      this.#deps.log.warn('outbox row kept', { outboxId: row.id, err: toError(thrown) });
+    }
+    return false;
+  }
+
+  async #delete(ids: readonly string[]): Promise<undefined[]> {
+    await run(this.#deps.db, deleteOutbox, ids);
+    return ids.map(() => undefined);
+  }
+}
+
+/** The rows of a statement that made tasks pending. */
+interface InvitedRow {
+  readonly type: string | null;
+  readonly queue: string | null;
+  readonly priority: number | null;
+  readonly generation: number | null;
+  readonly outbox_id: string | null;
+}
+
+/** Gathers what a statement answered into outbox rows; rows without an `outbox_id` invite to nothing. */
+export function outboxRowsOf<Row extends InvitedRow>(
+  rows: readonly Row[],
+  taskIdOf: (row: Row) => string,
+): OutboxRow[] {
+  const byId = new Map<string, Invitation[]>();
+  for (const row of rows) {
+    const { type, queue, priority, generation } = row;
+    if (row.outbox_id === null || type === null || queue === null || priority === null || generation === null) continue;
+    const invitation = { taskId: taskIdOf(row), type, queue, priority, generation };
+    const gathered = byId.get(row.outbox_id);
+    if (gathered === undefined) byId.set(row.outbox_id, [invitation]);
+    else gathered.push(invitation);
+  }
+  return [...byId].map(([id, invitations]) => ({ id, invitations }));
+}
