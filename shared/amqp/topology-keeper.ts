@@ -82,7 +82,7 @@ export class TopologyKeeper implements Part {
     if (this.#isApplied && wanted.every((queue) => this.#declared.has(queue))) return;
     const { prefix, queueType } = this.#options;
     const type = queueType === 'auto' ? capabilities.queueType : queueType;
-    await applyTopology({ ...this.#deps, source: connection }, topologyOf({ prefix, queues: wanted, queueType: type }));
+    await applyTopology(this.#deps, topologyOf({ prefix, queues: wanted, queueType: type }));
     this.#declared = new Set(wanted);
     this.#isApplied = true;
     for (const listener of this.#listeners.splice(0)) listener();

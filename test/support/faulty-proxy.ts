@@ -1,0 +1,150 @@
+/** A TCP proxy that breaks links in the ways that networks do. */
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { systemClock } from '../../shared/time/clock.ts';
+
+/** Which way bytes go. */
+export type Direction = 'to-server' | 'to-client';
+
+interface Link {
+  readonly client: Socket;
+  readonly server: Socket;
+}
+
+/** A proxy in front of one server. */
+export class FaultyProxy implements AsyncDisposable {
+  readonly #target: { readonly host: string; readonly port: number };
+  readonly #server: Server;
+  readonly #links = new Set<Link>();
+  readonly #dropped = new Set<Direction>();
+  #isPaused = false;
+  #isRefusing = false;
+  #bytesPerSecond = Number.POSITIVE_INFINITY;
+  #accepted = 0;
+
+  private constructor(target: { readonly host: string; readonly port: number }) {
+    this.#target = target;
+    this.#server = createServer((client) => this.#accept(client));
+  }
+
+  /** Listens on a free port of 127.0.0.1 and passes everything on to the host of `url`. */
+  static async open(url: string): Promise<FaultyProxy> {
+    const { hostname, port } = new URL(url);
+    const proxy = new FaultyProxy({ host: hostname, port: Number(port === '' ? 5672 : port) });
+    proxy.#server.listen(0, '127.0.0.1');
+    await once(proxy.#server, 'listening');
+    return proxy;
+  }
+
+  /** `url` with this proxy in place of its host. */
+  urlOf(url: string): string {
+    const through = new URL(url);
+    through.hostname = '127.0.0.1';
+    through.port = String((this.#server.address() as AddressInfo).port);
+    return through.href;
+  }
+
+  /** Connections taken so far. */
+  get accepted(): number {
+    return this.#accepted;
+  }
+
+  get openLinks(): number {
+    return this.#links.size;
+  }
+
+  /** Stops passing bytes on; what comes waits, links stay open. */
+  pause(): void {
+    this.#isPaused = true;
+    for (const { client, server } of this.#links) {
+      client.pause();
+      server.pause();
+    }
+  }
+
+  /** Ends a pause, a throttle and all dropping. */
+  resume(): void {
+    this.#isPaused = false;
+    this.#bytesPerSecond = Number.POSITIVE_INFINITY;
+    this.#dropped.clear();
+    for (const { client, server } of this.#links) {
+      client.resume();
+      server.resume();
+    }
+  }
+
+  /** Breaks every open link at once. */
+  cut(): void {
+    for (const { client, server } of this.#links) {
+      client.resetAndDestroy();
+      server.resetAndDestroy();
+    }
+    this.#links.clear();
+  }
+
+  /** Breaks new connections as soon as they are made, until `accept`. */
+  refuse(): void {
+    this.#isRefusing = true;
+  }
+
+  /** Ends `refuse`. */
+  accept(): void {
+    this.#isRefusing = false;
+  }
+
+  /** Throws away what goes one way, as a firewall that forgot the link. */
+  drop(direction: Direction): void {
+    this.#dropped.add(direction);
+  }
+
+  /** Passes on at most so many bytes a second to the server on each link. */
+  throttle(bytesPerSecond: number): void {
+    this.#bytesPerSecond = bytesPerSecond;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.cut();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  #accept(client: Socket): void {
+    this.#accepted += 1;
+    client.on('error', () => undefined);
+    if (this.#isRefusing) {
+      client.resetAndDestroy();
+      return;
+    }
+    const server = connect(this.#target);
+    const link = { client, server };
+    this.#links.add(link);
+    const end = (): void => {
+      this.#links.delete(link);
+      client.destroy();
+      server.destroy();
+    };
+    server.on('error', end);
+    client.on('close', end);
+    server.on('close', end);
+    client.on('data', (chunk: Buffer) => this.#pass(client, server, chunk, 'to-server'));
+    server.on('data', (chunk: Buffer) => this.#pass(server, client, chunk, 'to-client'));
+    if (this.#isPaused) {
+      client.pause();
+      server.pause();
+    }
+  }
+
+  #pass(from: Socket, to: Socket, chunk: Buffer, direction: Direction): void {
+    if (this.#dropped.has(direction)) return;
+    const isFree = to.write(chunk);
+    const waitMs = direction === 'to-server' ? (chunk.length / this.#bytesPerSecond) * 1_000 : 0;
+    if (isFree && waitMs < 1) return;
+    from.pause();
+    const goOn = (): void => {
+      if (!this.#isPaused) from.resume();
+    };
+    if (waitMs >= 1) systemClock.after(waitMs, goOn);
+    else to.once('drain', goOn);
+  }
+}
