@@ -1,0 +1,6 @@
+/** All sample types, for `worker.modules` in the configuration. */
+export { demoSlow } from './demo-slow.ts';
+export { imageThumbnail } from './image-thumbnail.ts';
+export { notifyWebhook } from './notify-webhook.ts';
+export { reportCsv } from './report-csv.ts';
+export { textDigest } from './text-digest.ts';
