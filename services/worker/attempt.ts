@@ -48,7 +48,7 @@ export interface AttemptObserver {
   readonly claimLost: () => void;
   readonly started: (type: TaskType, claim: Claim) => void;
   readonly ended: (type: TaskType, claim: Claim, outcome: Outcome) => void;
-  readonly settled: (type: TaskType, outcome: Outcome, settled: Settled) => void;
+  readonly settled: (type: TaskType, claim: Claim, outcome: Outcome, settled: Settled) => void;
 }
 
 /** The way of one delivery. Each exit answers the broker exactly once, or leaves it to the death of the channel. */
@@ -119,7 +119,7 @@ async function settleOutcome(type: TaskType, { claim, outcome }: Run, deps: Atte
           claim,
           judge(outcome, { failures: claim.failures, maxAttempts: claim.maxAttempts, policy: type.retry }, deps.random),
         );
-  deps.observe.settled(type, outcome, settled);
+  deps.observe.settled(type, claim, outcome, settled);
   return settled;
 }
 

@@ -47,7 +47,6 @@ export class Leases implements Part {
   readonly #stopping = new AbortController();
   #workerId = randomUUID() as string;
   #shared: Int32Array | undefined;
-  #thread: Worker | undefined;
   #running: Promise<void> | undefined;
   #isLeased = false;
   #leasedListeners: (() => void)[] = [];
@@ -131,7 +130,6 @@ export class Leases implements Part {
     const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
     const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
     const thread = new Worker(threadEntry('lease-thread'), { workerData, name: 'lease' });
-    this.#thread = thread;
     const ended = new Promise<void>((resolve, reject) => {
       thread.once('exit', () => resolve());
       thread.once('error', reject);
@@ -143,7 +141,6 @@ export class Leases implements Part {
       await ended;
     } finally {
       beating.abort();
-      this.#thread = undefined;
     }
   }
 

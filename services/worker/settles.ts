@@ -2,7 +2,6 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
-import { isUnavailable } from '../../shared/postgres/failure.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { run } from '../../shared/postgres/statement.ts';
@@ -214,8 +213,7 @@ export class Settles {
         return await settle();
       } catch (thrown) {
         if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' }, thrown);
-        const write = isUnavailable(thrown) ? log.warn : log.error;
-        write('settle delayed', {
+        log.warn('settle delayed', {
           count,
           tries: tries + 1,
           err: toError(thrown),

@@ -98,6 +98,12 @@ export const SCHEMA = {
       0,
       65_535,
     ),
+    localWaitMs: integer(
+      'Milliseconds that a delivery waits in a worker for a slot before it is given back, for others to start it.',
+      20_000,
+      100,
+      600_000,
+    ),
     maxAbandoned: integer('Handlers that ignore their abort before the worker drains and restarts.', 10, 1, 10_000),
     drainMs: integer('Milliseconds that running attempts get at shutdown before they are aborted.', 25_000, 0, DAY_MS),
     threads: integer('Threads for task types with isolation "thread"; 0: such types are refused.', 1, 0, 64),

@@ -38,6 +38,8 @@ export interface DatabaseOptions {
   readonly schema: string;
   /** A file of certificates to trust for TLS, in PEM; `undefined`: as the URL says. */
   readonly tlsCaFile?: string | undefined;
+  /** Settings of every session, such as `{ enable_seqscan: 'off' }`. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 /** Milliseconds that a transaction of ours may stand idle before Postgres ends its session. */
@@ -214,7 +216,7 @@ export class Database implements Part, Queryable {
 
 function createPool(options: DatabaseOptions, ca: string | undefined): pg.Pool {
   return new pg.Pool({
-    connectionString: urlWithSearchPath(options.url, options.schema),
+    connectionString: urlWithSettings(options.url, { ...options.settings, search_path: options.schema }),
     application_name: options.applicationName,
     max: options.max,
     connectionTimeoutMillis: options.connectTimeoutMs,
@@ -230,7 +232,7 @@ function createPool(options: DatabaseOptions, ca: string | undefined): pg.Pool {
 }
 
 /** In the URL, because pg lets the URL's `options` win over its own setting. Source: pg/lib/connection-parameters.js. */
-function urlWithSearchPath(url: string, schema: string): string {
+function urlWithSettings(url: string, settings: Readonly<Record<string, string>>): string {
   let parsed: URL;
   try {
     parsed = new URL(url);
@@ -238,8 +240,8 @@ function urlWithSearchPath(url: string, schema: string): string {
     throw new WarrenError('config-invalid', { field: 'postgres.url', reason: 'is not a URL' });
   }
   const others = parsed.searchParams.get('options');
-  const searchPath = `-c search_path=${schema}`;
-  parsed.searchParams.set('options', others === null ? searchPath : `${others} ${searchPath}`);
+  const ours = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
+  parsed.searchParams.set('options', [...(others === null ? [] : [others]), ...ours].join(' '));
   return parsed.href;
 }
 

@@ -1,0 +1,96 @@
+/** The producer: wires its parts, starts and stops them in order. */
+import { Consumer } from '../../shared/amqp/consumer.ts';
+import { inOrder } from '../../shared/lifecycle/in-order.ts';
+import { Loop } from '../../shared/lifecycle/loop.ts';
+import type { Part } from '../../shared/lifecycle/part.ts';
+import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
+import { createMetrics } from '../../shared/observability/metrics.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import { announceQueues } from '../../shared/tasks/announce.ts';
+import { createBackbone } from '../../shared/tasks/backbone.ts';
+import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
+import { createAging } from './aging.ts';
+import { createDispatcher } from './dispatcher.ts';
+import { createOutboxSweeper } from './outbox-sweeper.ts';
+import { createReaper } from './reaper.ts';
+import { Submitter } from './submit.ts';
+import { forgetMessageIds } from './submit.sql.ts';
+
+const ROWS_PER_SWEEP = 100;
+const MAX_LOST_ATTEMPTS = 3;
+const FORGET_EVERY_MS = 60_000;
+const MOST_FORGOTTEN = 5_000;
+
+/** Makes a producer. */
+export async function createProducer(context: ServiceContext): Promise<Service> {
+  const { config, clock, log, random } = context;
+  const { producer, dispatcher, sweeper, reaper, aging, lease } = config;
+  const metrics = createMetrics({ service: 'producer', version: config.worker.codeVersion, withProcess: true });
+  let waitingInOutbox = 0;
+
+  const backbone = createBackbone(
+    { ...context, metrics },
+    { service: 'producer', queues: () => [...new Set([...producer.declaredQueues, ...catalog.queues()])] },
+  );
+  const { db, inviter, publishing } = backbone;
+  const catalog = new TypeCatalog({ db, clock, log, random });
+  const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
+  const submitter = new Submitter(
+    { db, log, invite, isOutboxFull: () => waitingInOutbox >= producer.outboxMaxRows },
+    { maxBatch: producer.maxBatch },
+  );
+  const loops = { db, clock, log, random, invite };
+  metrics.outboxInvitations.readFrom(() => waitingInOutbox);
+
+  const part = inOrder(
+    [
+      {
+        name: 'dispatcher',
+        part: createDispatcher(loops, { intervalMs: dispatcher.intervalMs, batchSize: dispatcher.maxBatch }),
+      },
+      {
+        name: 'outbox sweeper',
+        part: createOutboxSweeper(
+          {
+            ...loops,
+            canPublish: () => publishing.isConnected && !publishing.isBlocked,
+            onMeasured: (invitations) => {
+              waitingInOutbox = invitations;
+            },
+          },
+          { intervalMs: sweeper.intervalMs, batchSize: ROWS_PER_SWEEP, retryInMs: sweeper.afterMs },
+        ),
+      },
+      {
+        name: 'reaper',
+        part: createReaper(loops, {
+          intervalMs: reaper.intervalMs,
+          lapseMs: lease.lapseMs,
+          maxLostAttempts: MAX_LOST_ATTEMPTS,
+        }),
+      },
+      { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
+      { name: 'message ids', part: createForgetting(context, db) },
+      { name: 'type catalog', part: catalog },
+      {
+        name: 'queues',
+        part: {
+          start: async () => await announceQueues(db, producer.declaredQueues),
+          stop: async () => await Promise.resolve(),
+        },
+      },
+      ...backbone.parts,
+    ],
+    log,
+  );
+  void Consumer;
+  void submitter;
+  return await Promise.resolve({ part, describe: () => ({}) });
+}
+
+/** Forgets message ids whose seven days are over. */
+function createForgetting({ clock, log, random }: ServiceContext, db: Parameters<typeof run>[0]): Part {
+  const round = async (): Promise<boolean> => (await run(db, forgetMessageIds)).length === MOST_FORGOTTEN;
+  return new Loop({ clock, log, random, round }, { name: 'message ids', intervalMs: FORGET_EVERY_MS });
+}

@@ -1,0 +1,48 @@
+/** Counts what happens to attempts, and logs each that did not simply succeed. */
+import type { Logger } from '../../shared/observability/log.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
+import type { Outcome } from '../../shared/tasks/outcome.ts';
+import type { AttemptObserver } from './attempt.ts';
+
+/** Makes the observer of a worker. `nowMs` is monotonic. */
+export function observeAttempts(metrics: Metrics, log: Logger, nowMs: () => number): AttemptObserver {
+  const startedMs = new Map<string, number>();
+  return {
+    claimLost: () => metrics.claims.add(1, 'lost'),
+    started: (type, claim) => {
+      startedMs.set(`${claim.taskId}/${claim.attempt}`, nowMs());
+      metrics.claims.add(1, 'won');
+      metrics.waitSeconds.observe(claim.waitMs / 1_000, type.name);
+    },
+    ended: (type, claim, outcome) => {
+      const key = `${claim.taskId}/${claim.attempt}`;
+      const ranMs = nowMs() - (startedMs.get(key) ?? nowMs());
+      startedMs.delete(key);
+      metrics.runSeconds.observe(ranMs / 1_000, type.name);
+      metrics.attempts.add(1, type.name, labelOf(outcome));
+      if (outcome.kind === 'succeeded') return;
+      const { taskId, attempt } = claim;
+      const error = outcome.kind === 'failed' ? { errorType: outcome.error.type, message: outcome.error.message } : {};
+      log.info('attempt ended', {
+        taskId,
+        taskType: type.name,
+        attempt,
+        outcome: labelOf(outcome),
+        durationMs: Math.round(ranMs),
+        ...error,
+      });
+    },
+    settled: (type, claim, _outcome, settled) => {
+      metrics.settles.add(1, settled === 'fenced' ? 'fenced' : 'settled');
+      const { taskId, attempt } = claim;
+      if (settled === 'fenced') log.warn('settle fenced', { taskId, taskType: type.name, attempt });
+      if (settled === 'dead') log.warn('task dead', { taskId, taskType: type.name, attempt });
+    },
+  };
+}
+
+function labelOf(outcome: Outcome): 'succeeded' | 'failed' | 'timeout' | 'deferred' | 'interrupted' | 'cancelled' {
+  if (outcome.kind === 'failed') return outcome.reason === 'timeout' ? 'timeout' : 'failed';
+  if (outcome.kind === 'interrupted') return outcome.by === 'cancel' ? 'cancelled' : 'interrupted';
+  return outcome.kind;
+}

@@ -1,0 +1,60 @@
+/** Stores what handlers say of their progress: the last word of each task, at most twice a second. */
+import { Loop } from '../../shared/lifecycle/loop.ts';
+import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
+import type { Part } from '../../shared/lifecycle/part.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import { storeProgress } from './progress.sql.ts';
+
+interface Word {
+  readonly attempt: number;
+  readonly fraction: number;
+  readonly step: string | undefined;
+}
+
+const STORE_EVERY_MS = 500;
+const MOST_AT_ONCE = 500;
+
+/** Gathers progress and stores it. Losing a word in an outage does no harm: the next one follows. */
+export class Progress implements Part {
+  readonly #db: Database;
+  readonly #loop: Loop;
+  readonly #words = new Map<string, Word>();
+
+  constructor(deps: Omit<LoopDeps, 'round'> & { readonly db: Database }) {
+    this.#db = deps.db;
+    this.#loop = new Loop(
+      { ...deps, round: async () => await this.#store() },
+      { name: 'progress', intervalMs: STORE_EVERY_MS },
+    );
+  }
+
+  /** Takes a word. Called by handlers as often as they like. */
+  say(taskId: string, attempt: number, fraction: number, step: string | undefined): void {
+    this.#words.set(taskId, { attempt, fraction, step });
+  }
+
+  async start(): Promise<void> {
+    await this.#loop.start();
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    await this.#loop.stop(deadlineMs);
+    await this.#store();
+  }
+
+  async #store(): Promise<boolean> {
+    if (this.#words.size === 0) return false;
+    const said = [...this.#words].slice(0, MOST_AT_ONCE);
+    for (const [taskId] of said) this.#words.delete(taskId);
+    await run(
+      this.#db,
+      storeProgress,
+      said.map(([taskId]) => taskId),
+      said.map(([, word]) => word.attempt),
+      said.map(([, word]) => word.fraction),
+      said.map(([, word]) => word.step ?? null),
+    );
+    return this.#words.size > 0;
+  }
+}

@@ -1,0 +1,217 @@
+/** The worker: wires its parts, starts and stops them in order. */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inOrder } from '../../shared/lifecycle/in-order.ts';
+import type { Part } from '../../shared/lifecycle/part.ts';
+import { EXIT } from '../../shared/lifecycle/process-main.ts';
+import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
+import { HealthServer } from '../../shared/http/health.ts';
+import { createMetrics } from '../../shared/observability/metrics.ts';
+import { Breakers } from '../../shared/resilience/breaker.ts';
+import type { BreakerState } from '../../shared/resilience/breaker.ts';
+import { announceQueues, announceTypes } from '../../shared/tasks/announce.ts';
+import { createBackbone } from '../../shared/tasks/backbone.ts';
+import { describeTask } from '../../shared/tasks/define-task.ts';
+import type { TaskId } from '../../shared/tasks/ids.ts';
+import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import { DEFAULT_HTTP_REQUEST, createHttpRequestType } from './builtin/http-request.ts';
+import { ClaimBook } from './claim-book.ts';
+import { Claims } from './claims.ts';
+import { isDependencyFailure } from './dependency-failure.ts';
+import { createDrain } from './drain.ts';
+import { Intake } from './intake.ts';
+import { Leases } from './leases.ts';
+import { observeAttempts } from './observe.ts';
+import { Progress } from './progress.ts';
+import { loadRegistry } from './registry.ts';
+import { RunHandler } from './run-handler.ts';
+import { Settles } from './settles.ts';
+import { TempDirs } from './temp-dirs.ts';
+import { DEFAULT_THREADS, ThreadPool } from './thread-pool.ts';
+import { Unstarted } from './unstarted.ts';
+
+const MOST_IN_A_BATCH = 500;
+const ABORT_GRACE_MS = 1_000;
+
+/** Makes a worker. Throws `task-module-invalid` where a module of task types cannot be loaded. */
+export async function createWorker(context: ServiceContext): Promise<Service> {
+  const { config, clock, log, random } = context;
+  const { worker, lease } = config;
+  const version = worker.codeVersion === '' ? 'unknown' : worker.codeVersion;
+  const metrics = createMetrics({ service: 'worker', version, withProcess: true });
+  const registry = await loadRegistry({
+    modules: worker.tasks,
+    baseDir: process.cwd(),
+    builtIn: [createHttpRequestType(clock, { ...DEFAULT_HTTP_REQUEST, allowHosts: config.httpRequest.allowHosts })],
+  });
+  const queues = worker.queues.map(({ name }) => name);
+  const backbone = createBackbone({ ...context, metrics }, { service: 'worker', queues: () => queues });
+  const { db, inviter, consuming, topology, names } = backbone;
+  const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
+
+  const observeBreaker = (breaker: string, state: BreakerState): void => {
+    metrics.breakerOpen.set(state === 'closed' ? 0 : 1, breaker);
+    log.warn('breaker changed', { breaker, state });
+  };
+  const book = new ClaimBook();
+  const tempDirs = new TempDirs(
+    { log },
+    { root: worker.tempDir === '' ? join(tmpdir(), `warren-${config.prefix}`) : worker.tempDir },
+  );
+  const progress = new Progress({ db, clock, log, random });
+  const threads = new ThreadPool(
+    { moduleOf: (name) => registry.moduleOf(name) },
+    { ...DEFAULT_THREADS, maxThreads: worker.threads },
+  );
+  const runner = new RunHandler(
+    {
+      clock,
+      log,
+      threads,
+      tempDirs,
+      breakers: new Breakers({
+        clock,
+        random,
+        isFailure: isDependencyFailure,
+        onState: (name, state) => observeBreaker(name, state),
+      }),
+      onProgress: (taskId, attempt, fraction, step) => progress.say(taskId, attempt, fraction, step),
+      onTooManyAbandoned: (count) =>
+        context.requestStop(EXIT.temporary, `${count} handlers ignore their abort; start this worker anew`),
+    },
+    { resultMaxBytes: worker.resultMaxBytes, abortGraceMs: ABORT_GRACE_MS, maxAbandoned: worker.maxAbandoned },
+  );
+  const settles = new Settles(
+    { db, clock, log, random, book, invite },
+    { maxBatch: MOST_IN_A_BATCH, codeVersion: version },
+  );
+  const unstarted = new Unstarted({ db, invite, log }, { maxBatch: MOST_IN_A_BATCH });
+  const leases: Leases = new Leases(
+    {
+      db,
+      clock,
+      log,
+      inFlight: () => runner.running,
+      onCancels: (taskIds) => {
+        for (const taskId of taskIds) runner.abort(taskId as TaskId, 'cancel');
+      },
+      onClaims: (workerId, claimIds) => {
+        const stray = claimIds.filter((claimId) => !book.has(claimId));
+        if (stray.length > 0) void unstarted.handBack(workerId, stray); // never rejects
+      },
+      onLapsed: () => {
+        book.clear();
+        runner.abortAll('lease');
+      },
+    },
+    {
+      renewMs: lease.renewMs,
+      maxLoopBlockMs: worker.maxLoopBlockMs,
+      codeVersion: version,
+      taskTypes: registry.all().map(({ name }) => name),
+      queues: Object.fromEntries(worker.queues.map(({ name, concurrency }) => [name, concurrency])),
+    },
+  );
+  const claims = new Claims(
+    {
+      db,
+      clock,
+      log,
+      random,
+      book,
+      workerId: () => leases.workerId,
+      whenLeased: async (signal) => await leases.whenLeased(signal),
+    },
+    { maxBatch: MOST_IN_A_BATCH },
+  );
+  const intake: Intake = new Intake(
+    {
+      connection: consuming,
+      clock,
+      log,
+      random,
+      queueName: names.queue,
+      onQueueMissing: async () => {
+        topology.declareAgain();
+        await topology.whenApplied(AbortSignal.timeout(5_000));
+      },
+      canClaim: () => db.isAvailable,
+      attempt: {
+        findType: (name) => registry.find(name),
+        deferUnknown: async (wanted) => await unstarted.defer(wanted),
+        claim: async (wanted) => await claims.claim(wanted),
+        run: async (type, { taskId, attempt, input }) =>
+          await runner.run({ type, taskId: taskId as TaskId, attempt, input }),
+        succeed: async (claim, result) => await settles.succeed(claim, result),
+        settle: async (claim, verdict) => await settles.settle(claim, verdict),
+        inviteAgain: async (wanted) => await unstarted.inviteAgain(wanted),
+        isDraining: () => intake.isDraining,
+        random,
+        log,
+        observe: observeAttempts(metrics, log, () => clock.monotonicMs()),
+      },
+    },
+    { queues: worker.queues, prefetch: worker.prefetch, localWaitMs: worker.localWaitMs },
+  );
+  for (const { queue, concurrency } of intake.lines) {
+    const line = (): Intake['lines'][number] | undefined => intake.lines.find((found) => found.queue === queue);
+    metrics.slots.set(concurrency, queue);
+    metrics.inFlight.readFrom(() => line()?.taken ?? 0, queue);
+    metrics.waitingDeliveries.readFrom(() => line()?.waiting ?? 0, queue);
+    metrics.consumerRegistered.readFrom(() => Number(line()?.isConsuming ?? false), queue);
+  }
+  metrics.abandonedHandlers.readFrom(() => runner.abandonedCount);
+
+  const health = new HealthServer(
+    {
+      clock,
+      log,
+      metrics,
+      checks: [
+        { name: 'postgres', check: () => (db.isAvailable ? undefined : 'does not answer') },
+        { name: 'rabbitmq', check: () => (consuming.isConnected ? undefined : 'not connected') },
+        { name: 'lease', check: () => (leases.isLeased ? undefined : 'none') },
+        ...queues.map((queue) => ({
+          name: `consumer ${queue}`,
+          check: () =>
+            intake.lines.find((line) => line.queue === queue)?.isConsuming === true
+              ? undefined
+              : 'not registered with the broker',
+        })),
+        { name: 'draining', check: () => (intake.isDraining ? 'the worker stops' : undefined) },
+      ],
+    },
+    { host: config.http.host, port: config.http.workerPort },
+  );
+  const announcement: Part = {
+    start: async () => {
+      await announceQueues(db, queues);
+      await announceTypes(
+        db,
+        registry.all().map((type) => describeTask(type)),
+        version,
+      );
+    },
+    stop: async () => await Promise.resolve(),
+  };
+
+  // Work flows down this list, so it is started from the bottom and stopped from the top: no new deliveries, then what
+  // runs ends, then its settles are written and its deliveries answered, then the lease is given up, and the pool closes last.
+  const part = inOrder(
+    [
+      { name: 'health', part: health },
+      { name: 'drain', part: createDrain({ intake, runner, claims, settles, clock, random, log }) },
+      { name: 'intake', part: intake },
+      { name: 'progress', part: progress },
+      { name: 'leases', part: leases },
+      { name: 'announcement', part: announcement },
+      { name: 'temporary directories', part: tempDirs },
+      ...backbone.parts,
+    ],
+    log,
+  );
+  return {
+    part,
+    describe: () => ({ address: health.url, queues: worker.queues, taskTypes: registry.all().map(({ name }) => name) }),
+  };
+}
