@@ -63,17 +63,17 @@ export interface TaskContext {
   /** Lines carry the task's id, type and attempt. */
   readonly log: Logger;
   /** Tells how far it is: 0 to 1 (cut to that), and in what step (at most 200 characters). The last word wins; cheap. */
-  progress(fraction: number, step?: string): void;
+  readonly progress: (fraction: number, step?: string) => void;
   /**
    * Calls `fn` behind the circuit breaker `name`, one per name and process. While the breaker is open, `fn` is not
    * called and the task is deferred, which costs no attempt. `signal` aborts with the attempt or at the breaker's
    * timeout: pass it on, else the call goes on unseen.
    */
-  breaker<T>(name: string, fn: (signal: AbortSignal) => Promise<T>): Promise<T>;
+  readonly breaker: <T>(name: string, fn: (signal: AbortSignal) => Promise<T>) => Promise<T>;
   /** A directory of this attempt's own, made at the first call, removed after the attempt. */
-  tempDir(): Promise<string>;
+  readonly tempDir: () => Promise<string>;
   /** Ends the attempt: run again after `delayMs` (100 to 2 592 000 000, cut to that), without counting it as failed. */
-  defer(delayMs: number): never;
+  readonly defer: (delayMs: number) => never;
 }
 
 /** What workers announce of a task type, so that others validate and show it without loading its code. */

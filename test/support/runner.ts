@@ -1,0 +1,114 @@
+/** Runs attempts in a test as a worker does, without broker and database. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TaskType } from '../../shared/tasks/define-task.ts';
+import { newId } from '../../shared/tasks/ids.ts';
+import type { TaskId } from '../../shared/tasks/ids.ts';
+import type { Outcome } from '../../shared/tasks/outcome.ts';
+import type { LogFields, Logger } from '../../shared/observability/log.ts';
+import { Breakers, DEFAULT_BREAKER } from '../../shared/resilience/breaker.ts';
+import type { BreakerOptions } from '../../shared/resilience/breaker.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { isDependencyFailure } from '../../services/worker/dependency-failure.ts';
+import { DEFAULT_RUN, RunHandler } from '../../services/worker/run-handler.ts';
+import type { RunHandlerOptions } from '../../services/worker/run-handler.ts';
+import { TempDirs } from '../../services/worker/temp-dirs.ts';
+import { DEFAULT_THREADS, ThreadPool } from '../../services/worker/thread-pool.ts';
+import type { ThreadPoolOptions } from '../../services/worker/thread-pool.ts';
+
+/** One line that was logged. */
+export interface LoggedLine {
+  readonly level: string;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+/** A runner with all that a test looks at. Disposing it stops everything. */
+export interface TestRunner extends AsyncDisposable {
+  readonly runner: RunHandler;
+  readonly breakers: Breakers;
+  readonly progress: { readonly taskId: TaskId; readonly fraction: number; readonly step: string | undefined }[];
+  readonly lines: LoggedLine[];
+  readonly tooManyAbandoned: number[];
+  /** Directory below which attempts get theirs. */
+  readonly tempRoot: string;
+  /** Runs attempt 1 of a new task, or of `taskId`. */
+  run(type: TaskType, input: unknown, taskId?: TaskId): Promise<Outcome>;
+}
+
+/** What a test may set. */
+export interface TestRunnerOptions {
+  readonly run?: Partial<RunHandlerOptions>;
+  readonly threads?: Partial<ThreadPoolOptions>;
+  readonly breaker?: Partial<BreakerOptions>;
+  /** Module of the types that run in threads. */
+  readonly module?: string;
+}
+
+/** Makes one. */
+export async function openRunner(options: TestRunnerOptions = {}): Promise<TestRunner> {
+  const tempRoot = await mkdtemp(join(tmpdir(), 'warren-test-runner-'));
+  const lines: LoggedLine[] = [];
+  const log = listLogger(lines);
+  const progress: TestRunner['progress'] = [];
+  const tooManyAbandoned: number[] = [];
+  const breakers = new Breakers(
+    { clock: systemClock, random: () => 0.5, isFailure: isDependencyFailure },
+    { ...DEFAULT_BREAKER, ...options.breaker },
+  );
+  const tempDirs = new TempDirs({ log }, { root: tempRoot });
+  const threads = new ThreadPool(
+    { moduleOf: () => options.module },
+    // threads load the TypeScript sources, as the tests do
+    {
+      ...DEFAULT_THREADS,
+      execArgv: ['--no-warnings', '--import', new URL('ts-register.mjs', import.meta.url).href],
+      ...options.threads,
+    },
+  );
+  const runner = new RunHandler(
+    {
+      clock: systemClock,
+      log,
+      threads,
+      breakers,
+      tempDirs,
+      onProgress: (taskId, _attempt, fraction, step) => progress.push({ taskId, fraction, step }),
+      onTooManyAbandoned: (count) => tooManyAbandoned.push(count),
+    },
+    { ...DEFAULT_RUN, ...options.run },
+  );
+  return {
+    runner,
+    breakers,
+    progress,
+    lines,
+    tooManyAbandoned,
+    tempRoot,
+    run: (type, input, taskId = newId()) =>
+      runner.run({ type, taskId, attempt: 1, input: Buffer.from(JSON.stringify(input)) }),
+    async [Symbol.asyncDispose]() {
+      await runner.stop(systemClock.monotonicMs());
+      breakers.stop();
+      await tempDirs.stop(0);
+      await rm(tempRoot, { recursive: true });
+    },
+  };
+}
+
+/** A logger that keeps its lines. */
+export function listLogger(lines: LoggedLine[], base: LogFields = {}): Logger {
+  const write =
+    (level: string) =>
+    (message: string, fields: LogFields = {}): void =>
+      void lines.push({ level, message, fields: { ...base, ...fields } });
+  return {
+    error: write('error'),
+    warn: write('warn'),
+    info: write('info'),
+    debug: write('debug'),
+    child: (fields) => listLogger(lines, { ...base, ...fields }),
+    isDebug: true,
+  };
+}
