@@ -1,0 +1,188 @@
+/** The HTTP client of the Task API and the Dead Letter API. Answers keep their bytes, so that `--json` shows what came. */
+import { codeOf, toError } from '../shared/errors/to-error.ts';
+import { CATALOGUE } from '../shared/errors/catalogue.ts';
+import type { Clock } from '../shared/time/clock.ts';
+import { CliError, exitCodeOf, withHint } from './cli-error.ts';
+import type { Problem } from './cli-error.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+
+/** What the client needs. */
+export interface ApiDeps {
+  readonly fetch: typeof globalThis.fetch;
+  readonly clock: Clock;
+  /** Ends every request when it aborts; exit 130. */
+  readonly interrupted: AbortSignal;
+}
+
+/** Where the API is and who calls. */
+export interface ApiOptions {
+  /** `http://host:port`, with a path where a proxy adds one. */
+  readonly baseUrl: string;
+  /** Bearer token; `undefined`: none is sent. */
+  readonly token: string | undefined;
+  /** Setting that names the URL, for messages. */
+  readonly setting: string;
+}
+
+/** A 2xx answer: a JSON object and the bytes that it was parsed from. */
+export interface ApiAnswer {
+  readonly value: Readonly<Record<string, unknown>>;
+  readonly bytes: Buffer;
+}
+
+/** Query parameters; `undefined` ones are left out. */
+export type Query = Readonly<Record<string, string | number | readonly string[] | undefined>>;
+
+/** Milliseconds after which a request is given up. */
+const REQUEST_TIMEOUT_MS = 30_000;
+/** Bytes of an answer at most: a page of a thousand tasks fits. */
+const ANSWER_MAX_BYTES = 512 * 1024 * 1024;
+
+/** Calls one service. Every failure is a CliError: `server-unreachable` (69), or the problem that the service answered. */
+export class ApiClient {
+  readonly #deps: ApiDeps;
+  readonly #options: ApiOptions;
+
+  constructor(deps: ApiDeps, options: ApiOptions) {
+    this.#deps = deps;
+    this.#options = options;
+  }
+
+  async get(path: string, query: Query = {}): Promise<ApiAnswer> {
+    return await this.#send('GET', path + renderQuery(query), undefined);
+  }
+
+  /** Posts `body`, JSON text as it is to be sent. */
+  async post(path: string, body: string): Promise<ApiAnswer> {
+    return await this.#send('POST', path, body);
+  }
+
+  async #send(method: string, path: string, body: string | undefined): Promise<ApiAnswer> {
+    const { fetch, clock, interrupted } = this.#deps;
+    const { baseUrl, token } = this.#options;
+    const late = new AbortController();
+    const cancel = clock.after(REQUEST_TIMEOUT_MS, () => late.abort());
+    try {
+      const response = await fetch(baseUrl + path, {
+        method,
+        redirect: 'manual', // a token must not follow a redirect to another host
+        signal: AbortSignal.any([interrupted, late.signal]),
+        headers: {
+          accept: 'application/json, application/problem+json',
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        },
+        ...(body === undefined ? {} : { body }),
+      });
+      return this.#judge(response, await readAll(response));
+    } catch (thrown) {
+      if (interrupted.aborted) throw interruptedError(thrown);
+      if (toError(thrown).name === 'CliError') throw thrown;
+      const reason = late.signal.aborted ? `no answer within ${REQUEST_TIMEOUT_MS / 1_000} s` : reasonOf(thrown);
+      throw this.#unreachable(reason, thrown);
+    } finally {
+      cancel();
+    }
+  }
+
+  #judge(response: Response, bytes: Buffer): ApiAnswer {
+    const value = parseObject(bytes);
+    if (response.ok && value !== undefined) return { value, bytes };
+    if (!response.ok && value !== undefined && isProblem(response, value)) {
+      const problem = readProblem(response, value);
+      throw new CliError(exitCodeOf(problem.code, response.status), problem);
+    }
+    throw this.#unreachable(`what answers there (HTTP ${response.status}) is no Warren service`);
+  }
+
+  #unreachable(reason: string, cause?: unknown): CliError {
+    const { baseUrl, setting } = this.#options;
+    return new CliError(
+      EXIT_CODES.unreachable,
+      {
+        code: 'server-unreachable',
+        title: CATALOGUE['server-unreachable'].title,
+        url: baseUrl,
+        reason,
+        hint: `Start the service (\`warren dev\` starts all), or point ${setting} at it.`,
+      },
+      cause,
+    );
+  }
+}
+
+/** The error of a command that Ctrl-C ended. */
+export function interruptedError(cause?: unknown): CliError {
+  return new CliError(EXIT_CODES.interrupted, { code: 'interrupted', title: 'Interrupted.' }, cause);
+}
+
+/** An id or name as one step of a path. */
+export function pathStep(text: string): string {
+  // "." and ".." would be taken as steps of the path itself.
+  return /^\.{1,2}$/.test(text)
+    ? text.replaceAll('.', '%2E')
+    : encodeURIComponent(text.replaceAll(/\p{Surrogate}/gu, '\ufffd'));
+}
+
+function renderQuery(query: Query): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined) continue;
+    for (const one of typeof value === 'object' ? value : [value]) params.append(name, String(one));
+  }
+  const text = params.toString();
+  return text === '' ? '' : `?${text}`;
+}
+
+async function readAll(response: Response): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  if (response.body !== null) {
+    for await (const chunk of response.body as AsyncIterable<Uint8Array>) {
+      size += chunk.length;
+      if (size > ANSWER_MAX_BYTES) throw new Error(`the answer is larger than ${ANSWER_MAX_BYTES} bytes`);
+      chunks.push(chunk);
+    }
+  }
+  return Buffer.concat(chunks);
+}
+
+function parseObject(bytes: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(bytes.toString('utf8'));
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined; // not JSON: the caller says what that means
+  }
+}
+
+function isProblem(response: Response, value: Readonly<Record<string, unknown>>): boolean {
+  return (response.headers.get('content-type') ?? '').includes('json') && typeof value['title'] === 'string';
+}
+
+/** RFC 9457: `type` identifies the problem; ours ends in the code of the catalogue. */
+function readProblem(response: Response, value: Readonly<Record<string, unknown>>): Problem {
+  const given = typeof value['code'] === 'string' ? value['code'] : value['type'];
+  const code = typeof given === 'string' ? (given.split(/[/:#]/).at(-1) ?? given) : `http-${response.status}`;
+  const retryAfter = response.headers.get('retry-after');
+  return withHint({
+    ...value,
+    code,
+    title: String(value['title']),
+    status: response.status,
+    ...(retryAfter === null ? {} : { retryAfter }),
+  });
+}
+
+/** `fetch failed` says nothing; its cause does. */
+function reasonOf(thrown: unknown): string {
+  const error = toError(thrown);
+  const cause = error.cause === undefined ? error : toError(error.cause);
+  const code = codeOf(cause);
+  if (code === 'ECONNREFUSED') return 'nothing listens there';
+  if (code === 'ENOTFOUND') return 'the host name is not known';
+  const message = cause.message === '' ? error.message : cause.message;
+  return code === undefined || message.includes(code) ? message : `${code} ${message}`;
+}

@@ -1,0 +1,142 @@
+/** `warren dead …`: list, show, replay, discard dead letters. */
+import type { Command } from 'commander';
+import type { Clock } from '../shared/time/clock.ts';
+import { pathStep } from './api.ts';
+import type { Act } from './context.ts';
+import { renderDeadLetter, renderDeadLetters } from './dead-view.ts';
+import { escapeText } from './escape.ts';
+import { fetchListing, printListing } from './pages.ts';
+import { instantOrDuration, integerIn, oneOf } from './parse.ts';
+import { addWait, conclude } from './task.ts';
+import { waitForTask } from './task-wait.ts';
+import { textAt } from './view.ts';
+
+const STATES = ['open', 'replaying', 'replayed', 'discarded'] as const;
+const KINDS = ['task', 'refused', 'foreign'] as const;
+const EXAMPLE_ID = '0198f3a4-0b52-7e6f-8c1d-4a9e7b3f2c60';
+
+interface ListOptions {
+  readonly state?: readonly string[];
+  readonly kind?: readonly string[];
+  readonly type?: string;
+  readonly queue?: string;
+  readonly reason?: string;
+  readonly task?: string;
+  readonly after?: string;
+  readonly before?: string;
+  readonly limit?: number;
+  readonly cursor?: string;
+  readonly all?: true;
+}
+
+interface ReplayOptions {
+  readonly reason?: string;
+  readonly wait?: true;
+  readonly timeout?: number;
+}
+
+/** Adds the group. */
+export function addDeadCommands(program: Command, act: Act, clock: Clock): void {
+  const dead = program.command('dead').description('look at dead letters, replay or discard them');
+  addList(dead, act, clock);
+  addShow(dead, act);
+  addReplay(dead, act);
+  addDiscard(dead, act);
+}
+
+function addList(dead: Command, act: Act, clock: Clock): void {
+  const past = instantOrDuration(() => clock.now(), 'past');
+  dead
+    .command('list')
+    .description('list dead letters, newest first')
+    .option('--state <state>', `only these; may be given more than once: ${STATES.join(', ')}`, oneOf(STATES))
+    .option('--kind <kind>', `only these: ${KINDS.join(', ')}`, oneOf(KINDS))
+    .option('--type <type>', 'only of this task type')
+    .option('--queue <name>', 'only of this queue')
+    .option('--reason <reason>', 'only with this reason')
+    .option('--task <id>', 'only of this task')
+    .option('--after <when>', 'died after this instant, or within this duration: 2h', past)
+    .option('--before <when>', 'died before this instant, or longer ago than this duration', past)
+    .option('--limit <count>', 'letters in a page', integerIn(1, 1_000))
+    .option('--cursor <cursor>', 'go on from where the last page ended')
+    .option('--all', 'every page')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  warren dead list --state open\n  warren dead list --type report.csv --after 1d --json',
+    )
+    .action(
+      act<ListOptions>(async (context, options) => {
+        const { all, after, before, task, ...filters } = options;
+        const listing = await fetchListing(await context.deadLetterApi(), '/v1/dead-letters', {
+          query: { ...filters, taskId: task, diedAfter: after, diedBefore: before },
+          isAll: all === true,
+        });
+        printListing(context, listing, (items) => renderDeadLetters(items, context));
+      }),
+    );
+}
+
+function addShow(dead: Command, act: Act): void {
+  dead
+    .command('show')
+    .description('show a dead letter: why it died, each attempt, the whole original message')
+    .argument('<id>', 'id of the dead letter')
+    .addHelpText('after', `\nExamples:\n  warren dead show ${EXAMPLE_ID}\n  warren dead show ${EXAMPLE_ID} --json`)
+    .action(
+      act(async (context, _options, id) => {
+        const answer = await (await context.deadLetterApi()).get(`/v1/dead-letters/${pathStep(id)}`);
+        context.printJson(answer.bytes);
+        context.print(renderDeadLetter(answer, context));
+      }),
+    );
+}
+
+function addReplay(dead: Command, act: Act): void {
+  const replay = dead
+    .command('replay')
+    .description('run a dead task again, with its budget of attempts renewed')
+    .argument('<id>', 'id of the dead letter')
+    .option('--reason <text>', 'why, for the record');
+  addWait(replay)
+    .addHelpText('after', `\nExamples:\n  warren dead replay ${EXAMPLE_ID} --reason 'disk is free again' --wait`)
+    .action(
+      act<ReplayOptions>(async (context, options, id) => {
+        const api = await context.deadLetterApi();
+        const answer = await api.post(
+          `/v1/dead-letters/${pathStep(id)}/replay`,
+          JSON.stringify({ reason: options.reason }),
+        );
+        const taskId = textAt(answer.value, 'taskId');
+        if (options.wait === true && taskId !== undefined) {
+          context.remark(`Replayed; task ${escapeText(taskId)}.\n`);
+          conclude(
+            context,
+            await waitForTask(context, await context.taskApi(), { id: taskId, timeoutMs: options.timeout }),
+          );
+          return;
+        }
+        context.printJson(answer.bytes);
+        context.print(taskId === undefined ? 'Replayed.\n' : `Replayed; task ${escapeText(taskId)}.\n`);
+      }),
+    );
+}
+
+function addDiscard(dead: Command, act: Act): void {
+  dead
+    .command('discard')
+    .description('close a dead letter without running it')
+    .argument('<id>', 'id of the dead letter')
+    .requiredOption('--reason <text>', 'why, for the record')
+    .addHelpText(
+      'after',
+      `\nExamples:\n  warren dead discard ${EXAMPLE_ID} --reason 'the customer cancelled the order'`,
+    )
+    .action(
+      act<{ readonly reason: string }>(async (context, { reason }, id) => {
+        const api = await context.deadLetterApi();
+        const answer = await api.post(`/v1/dead-letters/${pathStep(id)}/discard`, JSON.stringify({ reason }));
+        context.printJson(answer.bytes);
+        context.print('Discarded.\n');
+      }),
+    );
+}

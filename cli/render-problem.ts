@@ -1,0 +1,60 @@
+/** Shows what went wrong: in plain words on a terminal, as one JSON document with `--json`. Always on stderr. */
+import type { CliError, Problem } from './cli-error.ts';
+import { escapeJson, escapeLines, escapeText } from './escape.ts';
+import type { Painter } from './render.ts';
+
+/** The JSON document for a failed command. */
+export function renderProblemJson({ problem, exitCode }: CliError): string {
+  return `${escapeJson(JSON.stringify({ ...problem, exitCode }, undefined, 2))}\n`;
+}
+
+/** Lines for people: what, where, why, what to do. */
+export function renderProblem({ problem }: CliError, paint: Painter): string {
+  const lines = [`${paint('red', 'error:')} ${escapeLines(problem.title)}${codeSuffix(problem, paint)}`];
+  const { faults, errors } = problem;
+  for (const fault of listOf(faults ?? errors)) lines.push(`  - ${escapeText(fault)}`);
+  const facts = factsOf(problem);
+  const width = Math.max(...facts.map(([name]) => name.length), 0);
+  for (const [name, value] of facts) lines.push(`  ${paint('dim', name.padEnd(width))}  ${escapeText(value)}`);
+  if (problem.hint !== undefined) lines.push(escapeLines(problem.hint));
+  return `${lines.join('\n')}\n`;
+}
+
+function codeSuffix({ code }: Problem, paint: Painter): string {
+  return code === 'usage' || code === 'interrupted' ? '' : ` ${paint('dim', `(${escapeText(code)})`)}`;
+}
+
+/** Members that are shown elsewhere, or say nothing to a person. */
+const NOT_FACTS = new Set([
+  'code',
+  'title',
+  'type',
+  'status',
+  'instance',
+  'hint',
+  'stack',
+  'faults',
+  'errors',
+  'exitCode',
+  'requestId',
+]);
+
+function factsOf(problem: Problem): readonly (readonly [string, string])[] {
+  const { field, reason, ...others } = problem;
+  return Object.entries({ field, reason, ...others })
+    .filter(([name, value]) => !NOT_FACTS.has(name) && value !== undefined && value !== null && value !== problem.title)
+    .map(([name, value]) => [escapeText(name), plain(value)] as const);
+}
+
+function listOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.map((item) => plain(item)) : [];
+}
+
+function plain(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'object' && value !== null && 'reason' in value) {
+    const { field, reason } = value as { readonly field?: unknown; readonly reason: unknown };
+    return field === undefined ? plain(reason) : `${plain(field)}: ${plain(reason)}`;
+  }
+  return JSON.stringify(value) ?? String(value);
+}

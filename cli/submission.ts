@@ -1,0 +1,82 @@
+/** Makes the body of a submission out of options. The input's bytes go into it as they were given, never re-written. */
+import { isUtf8 } from 'node:buffer';
+import { readFile } from 'node:fs/promises';
+import { codeOf } from '../shared/errors/to-error.ts';
+import { renderWithRaw } from '../shared/tasks/json.ts';
+import { CliError, usageError } from './cli-error.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import type { CliIo } from './io.ts';
+
+/** Options of `task submit` that become members of the body. */
+export interface SubmitOptions {
+  readonly input?: string;
+  readonly inputFile?: string;
+  readonly queue?: string;
+  readonly priority?: number;
+  /** Milliseconds. */
+  readonly delay?: number;
+  readonly runAt?: string;
+  readonly deadline?: string;
+  readonly maxAttempts?: number;
+  readonly tag?: readonly string[];
+  readonly businessKey?: string;
+}
+
+/** JSON text of the body. Throws exit 2 for options that exclude each other, 65 for an input that is not JSON. */
+export async function renderSubmission(type: string, options: SubmitOptions, io: CliIo): Promise<string> {
+  if (options.input !== undefined && options.inputFile !== undefined) {
+    throw usageError('Give --input or --input-file, not both.');
+  }
+  if (options.delay !== undefined && options.runAt !== undefined) {
+    throw usageError('Give --delay or --run-at, not both.');
+  }
+  return renderWithRaw(
+    {
+      type,
+      queue: options.queue,
+      priority: options.priority,
+      delayMs: options.delay,
+      runAt: options.runAt,
+      deadline: options.deadline,
+      maxAttempts: options.maxAttempts,
+      tags: options.tag,
+      businessKey: options.businessKey,
+    },
+    { input: checkInput(await readInput(options, io)) },
+  );
+}
+
+async function readInput({ input, inputFile }: SubmitOptions, io: CliIo): Promise<Buffer> {
+  if (inputFile === undefined) return Buffer.from(input ?? '{}');
+  if (inputFile === '-') return await io.readStdin();
+  try {
+    return await readFile(inputFile);
+  } catch (thrown) {
+    throw usageError(
+      `The input file ${JSON.stringify(inputFile)} cannot be read: ${codeOf(thrown) ?? 'unknown reason'}.`,
+    );
+  }
+}
+
+/** Refuses what is not one JSON value: `1,"priority":9` would otherwise become a member of the body. */
+function checkInput(bytes: Buffer): Buffer {
+  const refuse = (reason: string): never => {
+    throw new CliError(EXIT_CODES.badData, {
+      code: 'body-invalid',
+      title: 'The input is not valid JSON.',
+      field: 'input',
+      reason,
+      hint: `Quote it for the shell, such as --input '{"rows": 10}', or use --input-file.`,
+    });
+  };
+  if (!isUtf8(bytes)) return refuse('is not UTF-8');
+  try {
+    JSON.parse(bytes.toString('utf8'));
+  } catch (thrown) {
+    const position = /at position (\d+)/.exec(String(thrown))?.[1];
+    return refuse(
+      bytes.length === 0 ? 'is empty' : `is no JSON${position === undefined ? '' : ` from character ${position} on`}`,
+    );
+  }
+  return bytes;
+}

@@ -1,0 +1,181 @@
+/** `warren task …`: submit, get, list, cancel. */
+import type { Command } from 'commander';
+import { TASK_STATES } from '../shared/tasks/state-machine.ts';
+import type { Clock } from '../shared/time/clock.ts';
+import { pathStep } from './api.ts';
+import type { ApiAnswer } from './api.ts';
+import type { Act, CommandContext } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { fetchListing, printListing } from './pages.ts';
+import { collect, instantOrDuration, integerIn, oneOf, parseDuration, parseInstant } from './parse.ts';
+import { renderSubmission } from './submission.ts';
+import type { SubmitOptions } from './submission.ts';
+import { isBadEnd, renderTask, renderTasks } from './task-view.ts';
+import { waitForTask } from './task-wait.ts';
+import { textAt } from './view.ts';
+import { escapeText } from './escape.ts';
+
+interface WaitOptions {
+  readonly wait?: true;
+  readonly timeout?: number;
+}
+
+interface ListOptions {
+  readonly state?: readonly string[];
+  readonly type?: string;
+  readonly queue?: string;
+  readonly tag?: string;
+  readonly businessKey?: string;
+  readonly externalId?: string;
+  readonly after?: string;
+  readonly before?: string;
+  readonly limit?: number;
+  readonly cursor?: string;
+  readonly all?: true;
+}
+
+/** Adds the group. */
+export function addTaskCommands(program: Command, act: Act, clock: Clock): void {
+  const task = program.command('task').description('submit tasks, follow, find and cancel them');
+  addSubmit(task, act, clock);
+  addGet(task, act);
+  addList(task, act, clock);
+  addCancel(task, act);
+}
+
+function addSubmit(task: Command, act: Act, clock: Clock): void {
+  const submit = task
+    .command('submit')
+    .description('submit a task; prints its id')
+    .argument('<type>', 'task type, such as report.csv')
+    .option('--input <json>', 'the input as JSON, sent byte for byte as given (default: {})')
+    .option('--input-file <file>', 'the input from a file; - is standard input')
+    .option('--queue <name>', 'another queue than that of the type')
+    .option('--priority <0-9>', '9 goes first', integerIn(0, 9))
+    .option('--delay <duration>', 'start no sooner than this from now: 10s, 5m, 2h', parseDuration)
+    .option('--run-at <instant>', 'start no sooner than this: 2030-01-31T18:00:00Z', parseInstant)
+    .option(
+      '--deadline <when>',
+      'expire when not started by then: an instant, or a duration from now',
+      instantOrDuration(() => clock.now(), 'ahead'),
+    )
+    .option('--max-attempts <1-100>', 'all runs, the first included', integerIn(1, 100))
+    .option('--tag <tag>', 'a tag to find it by; may be given more than once', collect)
+    .option('--business-key <key>', 'your own key to find it by');
+  addWait(submit)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  warren task submit report.csv --input '{"file": "sales.csv"}'
+  warren task submit image.thumbnail --input-file input.json --priority 9 --wait
+  echo '{"text": "hello"}' | warren task submit text.digest --input-file - --delay 10s --json`,
+    )
+    .action(
+      act<SubmitOptions & WaitOptions>(async (context, options, type) => {
+        const body = await renderSubmission(type, options, context.io);
+        const api = await context.taskApi();
+        const accepted = await api.post('/v1/tasks', body);
+        const id = textAt(accepted.value, 'id') ?? '';
+        if (options.wait !== true) {
+          context.printJson(accepted.bytes);
+          context.print(`${escapeText(id)}\n`);
+          context.remark(`Accepted. \`warren task get ${escapeText(id)} --wait\` follows it.\n`);
+          return;
+        }
+        context.remark(`Accepted as ${escapeText(id)}.\n`);
+        conclude(context, await waitForTask(context, api, { id, timeoutMs: options.timeout }));
+      }),
+    );
+}
+
+function addGet(task: Command, act: Act): void {
+  addWait(task.command('get').description('show a task').argument('<id>', 'id of the task'))
+    .addHelpText(
+      'after',
+      `
+Examples:
+  warren task get 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70
+  warren task get 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70 --wait --timeout 5m
+  warren task get 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70 --json`,
+    )
+    .action(
+      act<WaitOptions>(async (context, options, id) => {
+        const api = await context.taskApi();
+        if (options.wait === true) {
+          conclude(context, await waitForTask(context, api, { id, timeoutMs: options.timeout }));
+        } else show(context, await api.get(`/v1/tasks/${pathStep(id)}`));
+      }),
+    );
+}
+
+function addList(task: Command, act: Act, clock: Clock): void {
+  const past = instantOrDuration(() => clock.now(), 'past');
+  task
+    .command('list')
+    .description('list tasks, newest first')
+    .option('--state <state>', `only these; may be given more than once: ${TASK_STATES.join(', ')}`, oneOf(TASK_STATES))
+    .option('--type <type>', 'only of this task type')
+    .option('--queue <name>', 'only of this queue')
+    .option('--tag <tag>', 'only with this tag')
+    .option('--business-key <key>', 'only with this business key')
+    .option('--external-id <id>', 'only with this message id of its publisher')
+    .option('--after <when>', 'accepted after this instant, or within this duration: 2h', past)
+    .option('--before <when>', 'accepted before this instant, or longer ago than this duration', past)
+    .option('--limit <count>', 'tasks in a page', integerIn(1, 1_000))
+    .option('--cursor <cursor>', 'go on from where the last page ended')
+    .option('--all', 'every page')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  warren task list --state dead --type report.csv
+  warren task list --business-key order-1042
+  warren task list --after 2h --all --json`,
+    )
+    .action(
+      act<ListOptions>(async (context, options) => {
+        const { all, after, before, ...filters } = options;
+        const listing = await fetchListing(await context.taskApi(), '/v1/tasks', {
+          query: { ...filters, acceptedAfter: after, acceptedBefore: before },
+          isAll: all === true,
+        });
+        printListing(context, listing, (items) => renderTasks(items, context));
+      }),
+    );
+}
+
+function addCancel(task: Command, act: Act): void {
+  task
+    .command('cancel')
+    .description('cancel a task: at once where it waits, by aborting its attempt where it runs')
+    .argument('<id>', 'id of the task')
+    .addHelpText('after', '\nExamples:\n  warren task cancel 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70')
+    .action(
+      act(async (context, _options, id) => {
+        const api = await context.taskApi();
+        const answer = await api.post(`/v1/tasks/${pathStep(id)}/cancel`, '{}');
+        context.printJson(answer.bytes);
+        const isOver = textAt(answer.value, 'state') === 'cancelled';
+        context.print(isOver ? 'Cancelled.\n' : 'It runs; its worker has been asked to abort it.\n');
+      }),
+    );
+}
+
+/** Adds --wait and --timeout. */
+export function addWait(command: Command): Command {
+  return command
+    .option('--wait', 'wait until the task has ended, and show how far it is')
+    .option('--timeout <duration>', 'with --wait: stop waiting after this; exit code 75', parseDuration);
+}
+
+/** Shows a task that was waited for; a bad end is exit code 1. */
+export function conclude(context: CommandContext, answer: ApiAnswer): void {
+  show(context, answer);
+  if (isBadEnd(textAt(answer.value, 'state') ?? '')) context.exitWith(EXIT_CODES.failed);
+}
+
+function show(context: CommandContext, answer: ApiAnswer): void {
+  context.printJson(answer.bytes);
+  context.print(renderTask(answer, context));
+}
