@@ -4,6 +4,7 @@ import { redact } from '../../shared/observability/redact.ts';
 import type { LogFields, Logger } from '../../shared/observability/log.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import { isTaskType } from '../../shared/tasks/define-task.ts';
+import { describeError } from '../../shared/tasks/outcome.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import { callHandler } from './call-handler.ts';
 import { AttemptContext } from './context.ts';
@@ -12,7 +13,13 @@ import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
 /** What piscina calls. */
 export async function runInThread(call: ThreadCall): Promise<Outcome> {
-  const type = await findType(call.module, call.taskType);
+  let type: TaskType;
+  try {
+    type = await findType(call.module, call.taskType);
+  } catch (thrown) {
+    // told as a value: what is thrown across threads loses its code
+    return { kind: 'failed', reason: 'error', error: describeError(thrown), retryable: true };
+  }
   const line = new WorkerLine(call);
   const ctx = new AttemptContext(
     {
