@@ -1,0 +1,286 @@
+/**
+ * Checks what comes in, at both front doors alike. Pure functions: the ingress refuses with them, and the
+ * dead-letter-handler calls the same ones on what was refused to say why.
+ */
+import { createHash } from 'node:crypto';
+import type { ZodError } from 'zod';
+import { headersToStored } from '../amqp/headers.ts';
+import type { Headers } from '../amqp/headers.ts';
+import { isStorableText, parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
+import type { SubmissionValues } from '../amqp/message.ts';
+import type { ErrorCode } from '../errors/catalogue.ts';
+import { parseExact, renderPath, sliceMember } from './json.ts';
+import type { Origin, Submission, SubmissionFault } from './submission.ts';
+import { SUBMISSION_MEMBERS, submissionBody } from './submission-body.ts';
+import type { SubmissionBody } from './submission-body.ts';
+import type { Catalog, KnownType } from './type-catalog.ts';
+
+/** A submission that may be accepted, or everything that is wrong with it, at least one fault. */
+export type CheckedSubmission =
+  | { readonly kind: 'ok'; readonly submission: Submission }
+  | { readonly kind: 'refused'; readonly faults: readonly [SubmissionFault, ...SubmissionFault[]] };
+
+/** Limits of what comes in. */
+export interface SubmissionLimits {
+  /** Bytes of a body. */
+  readonly messageBytes: number;
+  /** Levels that the input may nest. */
+  readonly depth: number;
+  /** Bytes of all AMQP headers together. */
+  readonly headerBytes: number;
+  /** True to refuse AMQP publishes without message_id, which could be accepted twice. */
+  readonly requireMessageId: boolean;
+}
+
+/** What is looked at of an AMQP message: a `Delivery` has all of it. */
+export interface IncomingMessage {
+  readonly body: Buffer;
+  readonly exchange: string;
+  readonly routingKey: string;
+  readonly properties: Readonly<Record<string, unknown>>;
+  /** Without the broker's own evidence (`x-death`, …) where the message has been dead-lettered since. */
+  readonly headers: Headers;
+}
+
+/** Checks the body of `POST /v1/tasks`, or one item of a batch. Never throws. */
+export function checkHttpSubmission(bytes: Buffer, catalog: Catalog, limits: SubmissionLimits): CheckedSubmission {
+  // The object around the input is a level of its own, so that an input may be as deep here as over AMQP.
+  const exact = parseExact(bytes, { maxBytes: limits.messageBytes, maxDepth: limits.depth + 1 });
+  if (exact.kind === 'fault') return refused([exact]);
+  if (!isObject(exact.value)) return refused([{ code: 'body-invalid', field: 'body', reason: 'must be an object' }]);
+  const unknown = [...exact.members.keys()].filter((name) => !SUBMISSION_MEMBERS.has(name));
+  const parsed = submissionBody.safeParse(exact.value);
+  const faults: SubmissionFault[] = unknown.map((name) =>
+    invalid(renderPath([name]), 'is not a member of a submission'),
+  );
+  if (!parsed.success) faults.push(...faultsOf(parsed.error, exact.members));
+  if (!parsed.success || isNonEmpty(faults)) return refused(faults);
+  const span = exact.members.get('input');
+  if (span === undefined) return refused([invalid('input', 'is required')]);
+  if (parsed.data.delayMs !== undefined && parsed.data.runAt !== undefined) {
+    return refused([invalid('runAt', 'must not be given together with delayMs')]);
+  }
+  return complete(
+    { type: parsed.data.type, value: exact.value['input'], input: sliceMember(bytes, span), extra: {} },
+    valuesOf(parsed.data),
+    HTTP_FIELDS,
+    catalog,
+  );
+}
+
+/** Checks a message that came to the front door: its body is the input, its routing key the type. Never throws. */
+export function checkMessage(message: IncomingMessage, catalog: Catalog, limits: SubmissionLimits): CheckedSubmission {
+  const { body, routingKey, properties } = message;
+  const faults = propertyFaults(properties, limits);
+  const headers = parseSubmissionHeaders(message.headers, { headersBytes: limits.headerBytes });
+  if (!headers.ok) faults.push(headers.fault);
+  const exact = parseExact(body, { maxBytes: limits.messageBytes, maxDepth: limits.depth });
+  if (exact.kind === 'fault') faults.push({ ...exact, field: underInput(exact.field) });
+  else if (!isObject(exact.value)) faults.push({ code: 'body-invalid', field: 'body', reason: 'must be an object' });
+  if (!headers.ok || exact.kind === 'fault' || faults.length > 0) return refused(faults);
+  const priority = properties['priority'] as number | undefined;
+  const external = externalOf(message, priority);
+  const origin = originOf(message, external !== undefined);
+  const correlationId = textOf(properties['correlationId']);
+  const extra = {
+    ...(correlationId === undefined ? {} : { correlationId }),
+    ...(external === undefined ? {} : { external }),
+    ...(origin === undefined ? {} : { origin }),
+  };
+  return complete(
+    { type: routingKey, value: exact.value, input: body, extra },
+    priority === undefined ? headers.values : { ...headers.values, priority },
+    AMQP_FIELDS,
+    catalog,
+  );
+}
+
+/** True where a look at Postgres could change the verdict: the type or the queue may have been announced a moment ago. */
+export function isMiss(checked: CheckedSubmission): boolean {
+  return (
+    checked.kind === 'refused' &&
+    checked.faults.some(({ code }) => code === 'task-type-unknown' || code === 'queue-unknown')
+  );
+}
+
+interface FieldNames {
+  readonly type: string;
+  readonly queue: string;
+}
+
+const HTTP_FIELDS: FieldNames = { type: 'type', queue: 'queue' };
+const AMQP_FIELDS: FieldNames = { type: 'routing key', queue: 'warren-queue' };
+
+interface Core {
+  readonly type: string;
+  readonly value: unknown;
+  readonly input: Buffer;
+  readonly extra: Pick<Submission, 'correlationId' | 'external' | 'origin'>;
+}
+
+type Values = Readonly<SubmissionValues> & { readonly priority?: number };
+
+/** What the catalog has to say, and the defaults of the type. */
+function complete(core: Core, values: Values, fields: FieldNames, catalog: Catalog): CheckedSubmission {
+  const type = catalog.find(core.type);
+  if (type === undefined) {
+    return refused([{ code: 'task-type-unknown', field: fields.type, reason: 'names no announced task type' }]);
+  }
+  const { queue = type.queue, priority = type.priority, maxAttempts = type.maxAttempts, ...others } = values;
+  const faults: SubmissionFault[] = [];
+  if (queue !== type.queue && !catalog.hasQueue(queue)) {
+    faults.push({ code: 'queue-unknown', field: fields.queue, reason: 'names no queue that there is' });
+  }
+  faults.push(...inputFaults(type, core.value));
+  if (isNonEmpty(faults)) return refused(faults);
+  return {
+    kind: 'ok',
+    submission: { type: type.name, queue, priority, maxAttempts, input: core.input, ...others, ...core.extra },
+  };
+}
+
+function inputFaults(type: KnownType, value: unknown): SubmissionFault[] {
+  const found = type.checkInput?.(value) ?? [];
+  return found.map(({ field, reason }) => ({ code: 'input-invalid', field, reason }));
+}
+
+function valuesOf({
+  queue,
+  priority,
+  delayMs,
+  runAt,
+  deadline,
+  maxAttempts,
+  tags,
+  businessKey,
+}: SubmissionBody): Values {
+  return {
+    ...(queue === undefined ? {} : { queue }),
+    ...(priority === undefined ? {} : { priority }),
+    ...(delayMs === undefined ? {} : { delayMs }),
+    ...instant('runAt', runAt),
+    ...instant('deadline', deadline),
+    ...(maxAttempts === undefined ? {} : { maxAttempts }),
+    ...(tags === undefined ? {} : { tags: [...new Set(tags)] }),
+    ...(businessKey === undefined ? {} : { businessKey }),
+  };
+}
+
+function instant<Name extends 'runAt' | 'deadline'>(name: Name, text: string | undefined): { [K in Name]?: Date } {
+  const at = text === undefined ? undefined : parseInstant(text);
+  return at === undefined ? {} : ({ [name]: at } as { [K in Name]?: Date });
+}
+
+function faultsOf(error: ZodError, members: ReadonlyMap<string, unknown>): SubmissionFault[] {
+  const byField = new Map<string, SubmissionFault>();
+  for (const { code: kind, path, message } of error.issues) {
+    if (kind === 'unrecognized_keys') continue; // named from the bytes already
+    const field = renderPath(path);
+    const code: ErrorCode = message.includes('U+0000') ? 'text-invalid' : 'field-invalid';
+    const isMissing = path.length === 1 && !members.has(String(path[0]));
+    // One fault a field: a number can break two rules that read alike.
+    if (!byField.has(field)) {
+      const reason = isMissing ? 'is required' : message;
+      byField.set(field, { code: field === 'input' ? 'input-invalid' : code, field, reason });
+    }
+  }
+  return [...byField.values()];
+}
+
+const TEXT_PROPERTIES = {
+  messageId: 'message_id',
+  correlationId: 'correlation_id',
+  userId: 'user_id',
+  appId: 'app_id',
+} as const;
+
+const JSON_TYPE = /^(application\/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?)?$/i;
+/** Some clients name the character set here (kombu writes utf-8); everything else would need decoding. */
+const PLAIN_ENCODING = /^(identity|utf-?8)?$/i;
+
+function propertyFaults(properties: IncomingMessage['properties'], limits: SubmissionLimits): SubmissionFault[] {
+  const faults: SubmissionFault[] = [];
+  const { contentType = '', contentEncoding = '', priority } = properties;
+  if (typeof contentType !== 'string' || !JSON_TYPE.test(contentType)) {
+    faults.push({ code: 'content-type-unsupported', field: 'content_type', reason: 'must be application/json' });
+  }
+  if (typeof contentEncoding !== 'string' || !PLAIN_ENCODING.test(contentEncoding)) {
+    const reason = 'must be absent: send plain UTF-8';
+    faults.push({ code: 'content-type-unsupported', field: 'content_encoding', reason });
+  }
+  if (
+    priority !== undefined &&
+    !(Number.isInteger(priority) && (priority as number) >= 0 && (priority as number) <= 9)
+  ) {
+    faults.push(invalid('priority', 'must be an integer from 0 to 9'));
+  }
+  for (const [key, name] of Object.entries(TEXT_PROPERTIES)) {
+    const text = properties[key];
+    if (typeof text === 'string' && !isStorableText(text)) {
+      faults.push({ code: 'text-invalid', field: name, reason: 'must not hold U+0000 or a lone surrogate' });
+    }
+  }
+  if (limits.requireMessageId && textOf(properties['messageId']) === undefined) {
+    faults.push({ code: 'message-id-missing', field: 'message_id', reason: 'is required here' });
+  }
+  return faults;
+}
+
+/** The publisher's own id of the message, with a digest of all that Warren would make of it. */
+function externalOf(message: IncomingMessage, priority: number | undefined): Submission['external'] {
+  const messageId = textOf(message.properties['messageId']);
+  if (messageId === undefined) return undefined;
+  const { userId, appId } = message.properties;
+  const asked = Object.entries(message.headers)
+    .filter(([name]) => name.startsWith('warren-'))
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+  const about = [message.routingKey, priority ?? null, headersToStored(Object.fromEntries(asked))];
+  const digest = createHash('sha256').update(JSON.stringify(about)).update('\n').update(message.body).digest();
+  return { publisher: textOf(userId) ?? textOf(appId) ?? '', messageId, digest };
+}
+
+/** What has no column of its own, so that a dead letter can show it and a foreign header survives; `undefined` for nothing. */
+function originOf(
+  { exchange, routingKey, properties, headers }: IncomingMessage,
+  hasExternal: boolean,
+): Origin | undefined {
+  const { replyTo, type, timestamp, expiration, contentEncoding, userId, appId } = properties;
+  const isWorthKeeping =
+    [replyTo, type, timestamp, expiration, contentEncoding].some((property) => property !== undefined) ||
+    (!hasExternal && (userId !== undefined || appId !== undefined)) ||
+    (userId !== undefined && appId !== undefined) ||
+    Object.keys(headers).some((name) => !name.startsWith('warren-'));
+  if (!isWorthKeeping) return undefined;
+  // `headers` stand in the properties too; they are kept apart.
+  const kept = Object.fromEntries(
+    Object.entries(properties).filter(([name, value]) => name !== 'headers' && value !== undefined),
+  );
+  return {
+    exchange,
+    routingKey,
+    properties: JSON.stringify(headersToStored(kept)),
+    headers: JSON.stringify(headersToStored(headers)),
+  };
+}
+
+/** A place in the body of a message, which is the input. */
+function underInput(field: string): string {
+  if (field === 'body') return field;
+  return field.startsWith('[') ? `input${field}` : `input.${field}`;
+}
+
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const invalid = (field: string, reason: string): SubmissionFault => ({ code: 'field-invalid', field, reason });
+
+const isNonEmpty = (faults: readonly SubmissionFault[]): faults is readonly [SubmissionFault, ...SubmissionFault[]] =>
+  faults.length > 0;
+
+function refused(faults: readonly SubmissionFault[]): CheckedSubmission {
+  const [first, ...others] = faults.map(({ code, field, reason }) => ({ code, field, reason }));
+  if (first === undefined) return refused([invalid('body', 'cannot be read')]);
+  return { kind: 'refused', faults: [first, ...others] };
+}
