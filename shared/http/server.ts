@@ -1,0 +1,261 @@
+/** The server of an API: bounded in time and size, guarded, with problem documents and an OpenAPI document of its schemas. */
+import { randomUUID } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Socket } from 'node:net';
+import swagger from '@fastify/swagger';
+import Fastify from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyBaseLogger, RawServerDefault } from 'fastify';
+import { jsonSchemaTransform, serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Role, Token } from '../config/format.ts';
+import { Bug, WarrenError } from '../errors/warren-error.ts';
+import { codeOf, toError } from '../errors/to-error.ts';
+import type { Part } from '../lifecycle/part.ts';
+import type { Logger } from '../observability/log.ts';
+import type { Metrics } from '../observability/metrics.ts';
+import { checkRole, createAuthenticate } from './auth.ts';
+import type { Actor } from './auth.ts';
+import { documentedBody } from './body.ts';
+import type { RawBody } from './body.ts';
+import { HEALTH_PATHS, answerHealth, urlOf } from './health.ts';
+import type { HealthDeps, ListenOptions } from './health.ts';
+import { PROBLEM_TYPE, errorToAnswer, problemHeaders, problemOf } from './problem.ts';
+import type { Problem } from './problem.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls. */
+    actor: Actor;
+  }
+  interface FastifyContextConfig {
+    /** The least role that may call the route: see `requireRole`. */
+    role?: Role;
+    /** True for health routes, which anybody may ask. */
+    isOpen?: boolean;
+  }
+}
+
+/** The server as routes see it: schemas are zod's, and type the request. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  ZodTypeProvider
+>;
+
+/** What a server needs. */
+export interface HttpServerDeps extends HealthDeps {
+  readonly log: Logger;
+  readonly metrics: HealthDeps['metrics'] & Pick<Metrics, 'httpRequests' | 'httpSeconds'>;
+  /** Adds the routes of the API. */
+  readonly addRoutes: (app: App) => void;
+}
+
+/** How a server serves. */
+export interface HttpServerOptions extends ListenOptions {
+  readonly tokens: readonly Token[];
+  /** Bytes of a body, where a route sets no `bodyLimit` of its own. */
+  readonly bodyBytes: number;
+  /** Milliseconds within which a whole request must have come. Default 30 000. */
+  readonly requestWithinMs?: number;
+  /** Title and version of the OpenAPI document. */
+  readonly title: string;
+  readonly version: string;
+}
+
+/** Options of a route that only `role` and those above it may call: `app.post(path, { ...requireRole('operator'), schema }, …)`. */
+export function requireRole(role: Role): { readonly config: { readonly role: Role } } {
+  return { config: { role } };
+}
+
+/** An API over HTTP. */
+export class HttpServer implements Part {
+  readonly #deps: HttpServerDeps;
+  readonly #options: HttpServerOptions;
+  #app: App | undefined;
+
+  constructor(deps: HttpServerDeps, options: HttpServerOptions) {
+    this.#deps = deps;
+    this.#options = options;
+  }
+
+  /** `http://127.0.0.1:8080`, once started. */
+  get url(): string | undefined {
+    const address = this.#app?.server.address();
+    return typeof address === 'object' && address !== null ? urlOf(address satisfies AddressInfo) : undefined;
+  }
+
+  async start(): Promise<void> {
+    if (this.#app !== undefined) return;
+    this.#app = createApp(this.#deps, this.#options);
+    await this.#app.listen({ host: this.#options.host, port: this.#options.port });
+  }
+
+  /** Refuses new requests at once, lets those under way end until the deadline, then cuts them. */
+  async stop(deadlineMs: number): Promise<void> {
+    const app = this.#app;
+    this.#app = undefined;
+    if (app === undefined) return;
+    const { clock } = this.#deps;
+    const cancel = clock.after(Math.max(0, deadlineMs - clock.monotonicMs()), () => app.server.closeAllConnections());
+    await app.close();
+    cancel();
+  }
+}
+
+/** Makes the server without listening; `app.ready()` and `app.swagger()` then give the OpenAPI document. */
+export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App {
+  const withinMs = options.requestWithinMs ?? 30_000;
+  const app: App = Fastify({
+    bodyLimit: options.bodyBytes,
+    requestTimeout: withinMs,
+    connectionTimeout: withinMs * 2,
+    keepAliveTimeout: 5_000,
+    forceCloseConnections: 'idle',
+    http: {
+      headersTimeout: withinMs,
+      maxHeaderSize: 16_384,
+      connectionsCheckingInterval: Math.min(1_000, withinMs),
+    },
+    genReqId: () => randomUUID(),
+    clientErrorHandler: (error, socket) => answerBrokenRequest(codeOf(error), socket),
+    frameworkErrors: (error, request, reply) => void sendProblem(deps.log, error, request, reply),
+  }).withTypeProvider<ZodTypeProvider>();
+  app.server.maxConnections = 1_000;
+  app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(serializerCompiler);
+  app.setErrorHandler((error, request, reply) => sendProblem(deps.log, error, request, reply));
+  takeJsonOnly(app);
+  guard(app, options);
+  measure(app, deps);
+  // Plugins load in this order; the hooks of swagger must see every route.
+  void app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: { title: options.title, version: options.version },
+      components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } } },
+      security: [{ bearer: [] }],
+    },
+    transform: (input) => jsonSchemaTransform({ ...input, schema: withDocumentedBody(input.schema) }),
+  });
+  void app.register(async (routes) => {
+    const typed = routes.withTypeProvider<ZodTypeProvider>();
+    addOwnRoutes(typed, app, deps);
+    deps.addRoutes(typed);
+    await Promise.resolve();
+  });
+  return app;
+}
+
+/** Health for anybody, the document for whoever has a token. */
+function addOwnRoutes(routes: App, app: App, deps: HttpServerDeps): void {
+  for (const path of HEALTH_PATHS) {
+    routes.get(path, { config: { isOpen: true }, schema: { hide: true } }, async (_request, reply) => {
+      const answer = await answerHealth(path, deps);
+      if (answer === undefined) throw new Bug(`no answer for ${path}`);
+      return await reply
+        .code(answer.status)
+        .type(answer.contentType)
+        .header('cache-control', 'no-store')
+        .send(answer.body);
+    });
+  }
+  routes.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
+}
+
+/** A page can send a form or plain text without asking first; only JSON passes, and only as UTF-8 and uncompressed. */
+function takeJsonOnly(app: App): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, raw, done) => {
+    const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers;
+    const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(type)?.[1] ?? 'utf-8';
+    if (!/^utf-?8$/i.test(charset)) return done(new WarrenError('content-type-unsupported', { charset }));
+    if (encoding.toLowerCase() !== 'identity') return done(new WarrenError('content-type-unsupported', { encoding }));
+    return done(null, { raw: raw as Buffer } satisfies RawBody);
+  });
+}
+
+/** Authenticates before anything of a body is read. A route that changes something must say who may call it. */
+function guard(app: App, options: HttpServerOptions): void {
+  const authenticate = createAuthenticate(options.host, options.tokens);
+  const routes: { readonly path: RegExp; readonly method: string }[] = [];
+  app.decorateRequest('actor');
+  app.addHook('onRoute', ({ url, method, config }) => {
+    for (const each of [method].flat()) {
+      const isReading = each === 'GET' || each === 'HEAD';
+      if (!isReading && config?.role === undefined) throw new Bug(`${each} ${url} does not say which role it needs`);
+      routes.push({ method: each, path: new RegExp(`^${url.replaceAll(/:[^/]+/g, '[^/]+')}$`) });
+    }
+  });
+  app.addHook('onRequest', async (request) => {
+    const { role = 'viewer', isOpen } = request.routeOptions.config;
+    if (isOpen === true) return;
+    request.actor = authenticate(request.headers);
+    checkRole(request.actor, role);
+    await Promise.resolve();
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const path = pathOf(request);
+    const allowed = routes.filter((route) => route.path.test(path)).map(({ method }) => method);
+    if (allowed.length === 0) throw new WarrenError('not-found');
+    void reply.header('allow', [...new Set(allowed)].join(', '));
+    throw new WarrenError('method-not-allowed', { allowed: [...new Set(allowed)] });
+  });
+}
+
+function measure(app: App, { metrics }: HttpServerDeps): void {
+  app.addHook('onResponse', async (request, reply) => {
+    const route = request.routeOptions.url ?? 'none';
+    metrics.httpRequests.add(1, route, String(reply.statusCode));
+    metrics.httpSeconds.observe(reply.elapsedTime / 1_000, route);
+    await Promise.resolve();
+  });
+}
+
+function sendProblem(log: Logger, thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = errorToAnswer(thrown);
+  const problem = problemOf(error, pathOf(request));
+  const isOurFault = problem.status >= 500 && error.code !== 'outbox-full';
+  if (isOurFault) {
+    const level = error.code === 'internal' ? 'error' : 'warn';
+    log[level]('request failed', {
+      requestId: request.id,
+      method: request.method,
+      route: request.routeOptions.url,
+      err: toError(thrown),
+    });
+  }
+  return reply
+    .code(problem.status)
+    .type(PROBLEM_TYPE)
+    .headers(problemHeaders(problem))
+    .send(JSON.stringify(isOurFault ? { ...problem, requestId: request.id } : problem));
+}
+
+/** Answers what never became a request: too slow, too large, no HTTP. Only the socket is there. */
+function answerBrokenRequest(code: string | undefined, socket: Socket): void {
+  if (code === 'ECONNRESET' || socket.destroyed) return;
+  const isLate = code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  const reason = code === 'HPE_HEADER_OVERFLOW' ? { reason: 'the headers are too large' } : {};
+  const problem: Problem = problemOf(new WarrenError(isLate ? 'request-timeout' : 'request-invalid', reason));
+  const body = JSON.stringify(problem);
+  if (socket.writable) {
+    socket.write(
+      `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status] ?? ''}\r\nContent-Type: ${PROBLEM_TYPE}\r\n` +
+        `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+    );
+  }
+  socket.destroySoon();
+}
+
+/** A route without a schema comes as `undefined`, whatever the type says. */
+function withDocumentedBody<S extends object | undefined>(schema: S): S {
+  return schema !== undefined && 'body' in schema ? { ...schema, body: documentedBody(schema.body) } : schema;
+}
+
+function pathOf(request: FastifyRequest): string {
+  return request.url.split('?', 1)[0] ?? '';
+}
