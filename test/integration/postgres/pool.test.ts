@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
@@ -147,6 +148,20 @@ describe('availability', () => {
     expect(JSON.stringify(failed)).not.toContain('geheim');
     expect(await away.ping(1_000)).toMatchObject({ isAvailable: false });
     await away.stop(soon());
+  });
+
+  test('case O6: users with any character in their names connect', async () => {
+    const user = `p@:/#%?&\\_$ ü ${randomUUID()}`;
+    await db.database.query({ text: `create role "${user}" login` });
+    const url = new URL(db.url);
+    url.username = encodeURIComponent(user);
+    url.password = encodeURIComponent('p@:/#%?&\\_$');
+    const database = aDatabase(url.href);
+    await database.connectOrThrow();
+    const { rows } = await database.query({ text: 'select current_user::text as name' });
+    await database.stop(soon());
+    await db.database.query({ text: `drop role "${user}"` });
+    expect(rows).toEqual([{ name: user }]);
   });
 
   test('a server that never answers is given up in time', async () => {
