@@ -1,5 +1,5 @@
 /** What went wrong, in the shape of a problem document (RFC 9457), with the exit code that says it to scripts. */
-import { toError } from '../shared/errors/to-error.ts';
+import { codeOf, toError } from '../shared/errors/to-error.ts';
 import { CATALOGUE } from '../shared/errors/catalogue.ts';
 import { isWarrenError } from '../shared/errors/warren-error.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -49,6 +49,10 @@ export function toCliError(thrown: unknown): CliError {
     );
   }
   const { message, stack } = toError(thrown);
+  if (ADDRESS_FAULTS.has(codeOf(thrown) ?? '')) {
+    const hint = 'Something else listens there, or it is not allowed: choose another http.host or port.';
+    return new CliError(EXIT_CODES.configuration, { code: 'config-invalid', title: message, hint }, thrown);
+  }
   return new CliError(
     EXIT_CODES.internal,
     { code: 'internal', title: message, ...(stack === undefined ? {} : { stack }) },
@@ -82,6 +86,7 @@ const EXIT_BY_CODE: ReadonlyMap<string, ExitCode> = new Map<string, ExitCode>([
   ['task-module-invalid', EXIT_CODES.configuration],
   ['broker-refused-login', EXIT_CODES.notAllowed],
   ['destination-not-allowed', EXIT_CODES.failed],
+  ['request-timeout', EXIT_CODES.unreachable],
 ]);
 
 const HINTS: ReadonlyMap<string, string> = new Map([
@@ -95,6 +100,9 @@ const HINTS: ReadonlyMap<string, string> = new Map([
   ['database-unavailable', 'Is Postgres running, and is DATABASE_URL right? `warren doctor` says more.'],
   ['broker-unavailable', 'Is RabbitMQ running, and is AMQP_URL right? `warren doctor` says more.'],
 ]);
+
+/** The configured address cannot be listened on. */
+const ADDRESS_FAULTS: ReadonlySet<string> = new Set(['EADDRINUSE', 'EADDRNOTAVAIL', 'EACCES']);
 
 function isCliError(thrown: unknown): thrown is CliError {
   return typeof thrown === 'object' && thrown !== null && 'name' in thrown && thrown.name === 'CliError';

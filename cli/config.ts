@@ -7,6 +7,7 @@ import { renderTable } from './render.ts';
 export function addConfigCommands(program: Command, act: Act): void {
   program
     .command('config')
+    .helpCommand(false)
     .description('the configuration')
     .command('print')
     .description('print every setting with its effective value and its source; secrets are masked')

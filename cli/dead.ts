@@ -37,7 +37,7 @@ interface ReplayOptions {
 
 /** Adds the group. */
 export function addDeadCommands(program: Command, act: Act, clock: Clock): void {
-  const dead = program.command('dead').description('look at dead letters, replay or discard them');
+  const dead = program.command('dead').helpCommand(false).description('look at dead letters, replay or discard them');
   addList(dead, act, clock);
   addShow(dead, act);
   addReplay(dead, act);
@@ -57,7 +57,7 @@ function addList(dead: Command, act: Act, clock: Clock): void {
     .option('--task <id>', 'only of this task')
     .option('--after <when>', 'died after this instant, or within this duration: 2h', past)
     .option('--before <when>', 'died before this instant, or longer ago than this duration', past)
-    .option('--limit <count>', 'letters in a page', integerIn(1, 1_000))
+    .option('--limit <count>', 'letters in a page', integerIn(1, 200))
     .option('--cursor <cursor>', 'go on from where the last page ended')
     .option('--all', 'every page')
     .addHelpText(

@@ -37,7 +37,7 @@ Examples:
       act(async (context) => {
         const { examine } = await import('./examine.ts');
         const findings: Finding[] = [];
-        const width = 14;
+        const width = 16;
         for await (const finding of examine(context)) {
           findings.push(finding);
           const { check, status, message, hint } = finding;

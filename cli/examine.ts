@@ -110,7 +110,18 @@ async function migrationsFinding(database: Database): Promise<Finding> {
     await checkMigrations(database, MIGRATIONS_DIR);
     return { check: 'migrations', status: 'ok', message: 'up to date' };
   } catch (thrown) {
-    return failure('migrations', thrown);
+    const { problem } = toCliError(thrown);
+    const { missing, unknown } = problem;
+    const names = [missing, unknown].find((list) => Array.isArray(list));
+    const what = missing === undefined ? 'applied, but unknown to this program' : 'missing';
+    return names === undefined
+      ? failure('migrations', thrown)
+      : {
+          check: 'migrations',
+          status: 'fail',
+          message: `${what}: ${names.join(', ')}`,
+          hint: problem.hint ?? problem.title,
+        };
   }
 }
 
@@ -191,15 +202,22 @@ async function examineBroker(
       const queues = seen?.queues ?? config.producer.declaredQueues;
       const deps = { connection, clock: context.io.clock };
       const drift = await findDrift(deps, wantedTopology(connection, config, queues));
-      findings.push(
-        ...drift.map((found): Finding => ({
+      const missing = drift.filter(({ problem }) => problem === 'missing');
+      if (missing.length > 0) {
+        findings.push({
           check: 'topology',
-          status: found.problem === 'missing' ? 'fail' : 'warn',
+          status: 'fail',
+          message: `missing: ${missing.map(({ kind, name }) => `${kind} ${name}`).join(', ')}`,
+          hint: 'Run `warren topology apply`; services also declare it at their start.',
+        });
+      }
+      const differing = drift.filter(({ problem }) => problem === 'differs');
+      findings.push(
+        ...differing.map((found): Finding => ({
+          check: 'topology',
+          status: 'warn',
           message: describeDrift(found),
-          hint:
-            found.problem === 'missing'
-              ? 'Run `warren topology apply`; services also do at their start.'
-              : 'It works on; to change it, drain it, delete it, and run `warren topology apply`.',
+          hint: 'It works on; to change it, drain it, delete it, and run `warren topology apply`.',
         })),
       );
       if (drift.length === 0) findings.push({ check: 'topology', status: 'ok', message: 'as it should be' });

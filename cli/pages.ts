@@ -32,7 +32,7 @@ export async function fetchListing(
         .replace(/^\[|\]$/g, '')
         .trim() ?? '';
     if (inner !== '') texts.push(inner);
-    const next = textAt(answer.value, 'next');
+    const next = textAt(answer.value, 'nextCursor') ?? textAt(answer.value, 'next');
     // A page that leads to itself would never end.
     if (!isAll || next === undefined || next === cursor) {
       return { items, json: `[${texts.join(',')}]`, next: next === cursor ? undefined : next };
@@ -41,13 +41,13 @@ export async function fetchListing(
   }
 }
 
-/** Writes a listing: as JSON `{items, next?}`, or as text by `render`, with how to go on. */
+/** Writes a listing: as JSON `{items, nextCursor?}`, or as text by `render`, with how to go on. */
 export function printListing(
   context: CommandContext,
   listing: Listing,
   render: (items: readonly View[]) => string,
 ): void {
-  const next = listing.next === undefined ? '' : `,"next":${JSON.stringify(listing.next)}`;
+  const next = listing.next === undefined ? '' : `,"nextCursor":${JSON.stringify(listing.next)}`;
   context.printJson(Buffer.from(`{"items":${listing.json}${next}}`));
   if (listing.items.length === 0) context.remark('Nothing found.\n');
   else context.print(render(listing.items));

@@ -40,8 +40,11 @@ const NOT_FACTS = new Set([
 ]);
 
 function factsOf(problem: Problem): readonly (readonly [string, string])[] {
-  const { field, reason, ...others } = problem;
-  return Object.entries({ field, reason, ...others })
+  const { field, reason, detail, ...others } = problem;
+  // A service's detail often repeats field and reason, or the hint.
+  const repeats =
+    detail === problem.hint || (typeof reason === 'string' && typeof detail === 'string' && detail.endsWith(reason));
+  return Object.entries({ field, reason, detail: repeats ? undefined : detail, ...others })
     .filter(([name, value]) => !NOT_FACTS.has(name) && value !== undefined && value !== null && value !== problem.title)
     .map(([name, value]) => [escapeText(name), plain(value)] as const);
 }

@@ -88,7 +88,7 @@ export function createProgram(io: CliIo, exitWith: (code: ExitCode) => void): Co
   return program;
 }
 
-const EXAMPLES = `  warren dev --tasks ./dist/examples/tasks/index.js     start everything in one process
+const EXAMPLES = `  warren dev --tasks ./dist/examples/tasks/report-csv.js     start everything in one process
   warren task submit report.csv --input '{"rows": 10}' --wait
   warren task list --state dead --json
   warren dead list

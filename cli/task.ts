@@ -36,7 +36,7 @@ interface ListOptions {
 
 /** Adds the group. */
 export function addTaskCommands(program: Command, act: Act, clock: Clock): void {
-  const task = program.command('task').description('submit tasks, follow, find and cancel them');
+  const task = program.command('task').helpCommand(false).description('submit tasks, follow, find and cancel them');
   addSubmit(task, act, clock);
   addGet(task, act);
   addList(task, act, clock);
@@ -122,7 +122,7 @@ function addList(task: Command, act: Act, clock: Clock): void {
     .option('--external-id <id>', 'only with this message id of its publisher')
     .option('--after <when>', 'accepted after this instant, or within this duration: 2h', past)
     .option('--before <when>', 'accepted before this instant, or longer ago than this duration', past)
-    .option('--limit <count>', 'tasks in a page', integerIn(1, 1_000))
+    .option('--limit <count>', 'tasks in a page', integerIn(1, 200))
     .option('--cursor <cursor>', 'go on from where the last page ended')
     .option('--all', 'every page')
     .addHelpText(

@@ -9,6 +9,7 @@ import { escapeText } from './escape.ts';
 export function addTopologyCommands(program: Command, act: Act): void {
   program
     .command('topology')
+    .helpCommand(false)
     .description('exchanges and queues on the broker')
     .command('apply')
     .description('declare what is missing; what exists is kept as it is, and differences are exit code 1')

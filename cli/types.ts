@@ -13,6 +13,7 @@ interface ApplyOptions {
 export function addTypesCommands(program: Command, act: Act): void {
   program
     .command('types')
+    .helpCommand(false)
     .description('task types')
     .command('apply')
     .description('announce the task types of modules in the database, and with them their queues')
