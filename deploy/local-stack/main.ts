@@ -68,6 +68,7 @@ async function runWithStack(
   const [file, ...args] = command;
   if (file === undefined) throw new StackFailure(USAGE, EXIT_USAGE);
   const stack = await startStack({ name, log });
+  let exitCode = 1;
   try {
     const child = spawn(file, args, { stdio: 'inherit', env: { ...process.env, ...environmentOf(stack) } });
     // Ctrl-C reaches the whole group; a signal to us alone is handed on. Either way the servers are stopped after it.
@@ -76,12 +77,14 @@ async function runWithStack(
         if (signal !== 'SIGINT') child.kill(signal);
       });
     }
-    return await new Promise<number>((resolve, reject) => {
+    exitCode = await new Promise<number>((resolve, reject) => {
       child.once('error', reject);
       child.once('exit', (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));
     });
+    return exitCode;
   } finally {
-    if (!keep && stack.wasStarted) {
+    // What a failed command leaves running would only be forgotten.
+    if (stack.wasStarted && !(keep && exitCode === 0)) {
       log('stopping the broker and the database');
       await stack.stop();
     }

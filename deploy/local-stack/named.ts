@@ -21,11 +21,11 @@ export const notOurs: ServerControl = {
   kill: refuse,
 };
 
-/** Greets the broker of `AMQP_URL`. Throws a StackFailure when the URL is wrong or nobody answers. */
-export async function greetNamedBroker(url: string): Promise<Greeting> {
-  const { host } = parseUrl(url, 'AMQP_URL', ['amqp:', 'amqps:']);
+/** Greets the broker that the user named in `variable`. Throws a StackFailure when the URL is wrong or nobody answers. */
+export async function greetNamedBroker(url: string, variable: string = 'AMQP_URL'): Promise<Greeting> {
+  const { host } = parseUrl(url, variable, ['amqp:', 'amqps:']);
   const greeting = await greetBroker(url, ANSWER_WITHIN_MS);
-  if (greeting === undefined) throw new StackFailure(`AMQP_URL: no AMQP broker answers at ${host}`);
+  if (greeting === undefined) throw new StackFailure(`${variable}: no AMQP broker answers at ${host}`);
   return greeting;
 }
 

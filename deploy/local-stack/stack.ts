@@ -30,6 +30,8 @@ export interface StackOptions {
   readonly root?: string;
   /** True: `AMQP_URL` and `DATABASE_URL` are not looked at. For all that restarts, purges, fills or breaks. Default false. */
   readonly onlyPrivate?: boolean;
+  /** One server alone; what `Stack` says of the other is then empty. Default: both. */
+  readonly only?: 'broker' | 'database';
   /** Takes one line per step. Default: nothing is said. */
   readonly log?: (line: string) => void;
 }
@@ -65,8 +67,9 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const site = await openSite(options);
   await using _lock = await lockServers(site);
   const isPrivate = options.onlyPrivate === true;
-  const broker = await startBroker(site, isPrivate ? '' : (process.env['AMQP_URL'] ?? ''));
-  const database = await startDatabase(site, isPrivate ? '' : (process.env['DATABASE_URL'] ?? ''));
+  const named = (variable: string): string => (isPrivate ? '' : (process.env[variable] ?? ''));
+  const broker = options.only === 'database' ? NO_BROKER : await startBroker(site, named('AMQP_URL'));
+  const database = options.only === 'broker' ? NO_DATABASE : await startDatabase(site, named('DATABASE_URL'));
   return {
     ...broker.facts,
     ...database.facts,
@@ -117,6 +120,17 @@ interface Started<Facts> {
 }
 type BrokerFacts = Pick<StackUrls, 'amqpUrl' | 'managementUrl' | 'prefix' | 'brokerVersion'>;
 type DatabaseFacts = Pick<StackUrls, 'databaseUrl' | 'databaseVersion'>;
+
+const NO_BROKER: Started<BrokerFacts> = {
+  control: notOurs,
+  wasStarted: false,
+  facts: { amqpUrl: '', managementUrl: undefined, prefix: '', brokerVersion: '' },
+};
+const NO_DATABASE: Started<DatabaseFacts> = {
+  control: notOurs,
+  wasStarted: false,
+  facts: { databaseUrl: '', databaseVersion: '' },
+};
 
 async function startBroker(site: Site, named: string): Promise<Started<BrokerFacts>> {
   // What we start has our own broker's URL in its environment.

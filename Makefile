@@ -1,0 +1,56 @@
+# Warren's commands. `make` alone lists them. Only Node 20.19 or newer, git and make have to be there.
+.DEFAULT_GOAL := help
+.PHONY: help install build emit demo up down test test-long test-brokers bench golden fix lint check clean-stack
+MAKEFLAGS += --no-print-directory
+STACK := node dist/deploy/local-stack/main.js
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+install: ## install the npm packages that package-lock.json names, if they are not there
+	@sh deploy/local-stack/install.sh
+
+build: install ## compile to dist/
+	@npm run --silent build
+
+demo: build ## run the sample workload through a fleet of its own, replay a dead letter, check the books, stop
+	@$(STACK) run -- node dist/scripts/demo.js
+
+up: build ## start a fleet and leave it running
+	@$(STACK) run --keep -- node dist/scripts/up.js
+
+down: build ## stop what `make up` started
+	@node dist/scripts/down.js
+	@$(STACK) stop
+
+test: emit ## check, lint and run every test against a real broker and a real database
+	@node dist/scripts/test-run.js
+
+test-long: emit ## the same, with the cases that take real time
+	@node dist/scripts/test-run.js --long
+
+test-brokers: emit ## the same, with integration and fault tests on 3.10 and 4.3, or on each of WARREN_TEST_AMQP_URLS
+	@node dist/scripts/test-run.js --brokers
+
+# As `build`, but a fault of the types does not end it: the test run names it among its results.
+emit: install
+	@npm run --silent build >/dev/null || node dist/scripts/copy-assets.js
+
+bench: build ## measure throughput, latency and memory against the aims
+	@$(STACK) run -- node dist/test/bench/main.js
+
+golden: build ## write the golden files anew
+	@$(STACK) run -- node dist/scripts/golden.js
+
+fix: install ## format, and mend what lint can mend
+	@npm run --silent fix
+
+lint: install ## find faults without running anything
+	@npm run --silent lint
+
+check: install ## check the types
+	@npm run --silent check
+
+clean-stack: build ## stop the private servers and remove their data
+	@$(STACK) reset --name dev
+	@$(STACK) reset --name test

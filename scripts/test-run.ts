@@ -1,0 +1,95 @@
+/**
+ * `make test`: checks the sources, provides the servers, runs every test, and ends with `N passed, N failed, N skipped`.
+ * `--brokers`: integration and faults once for each broker at hand. `--long`: cases at real time too.
+ * `--fail-on-skip`: a skip is a failure, for machines that have every tool.
+ */
+import { parseArgs } from 'node:util';
+import { toError } from '../shared/errors/to-error.ts';
+import { systemClock } from '../shared/time/clock.ts';
+import { isStackFailure } from '../deploy/local-stack/failure.ts';
+import { claimClone, findRoot } from '../deploy/local-stack/stack.ts';
+import { EMPTY_TALLY, addTallies, renderTotals } from './jest-report.ts';
+import type { Tally } from './jest-report.ts';
+import { runCommand, runJest } from './test-steps.ts';
+import { openTestServers } from './test-servers.ts';
+import type { TestBroker, TestServers } from './test-servers.ts';
+
+/** Milliseconds after which a step is held to hang. */
+const CHECK_WITHIN_MS = 5 * 60_000;
+const TESTS_WITHIN_MS = 15 * 60_000;
+const LONG_TESTS_WITHIN_MS = 60 * 60_000;
+
+const { values: options } = parseArgs({
+  options: { 'fail-on-skip': { type: 'boolean' }, brokers: { type: 'boolean' }, long: { type: 'boolean' } },
+});
+const root = findRoot();
+let tally = EMPTY_TALLY;
+
+/** Runs one step and says in a line what it was, how it ended and how long it took. */
+async function step(name: string, run: () => Promise<Tally>): Promise<void> {
+  const startedMs = systemClock.monotonicMs();
+  if (process.stdout.isTTY) process.stdout.write(`${name} …\r`);
+  let result: Tally;
+  try {
+    result = await run();
+  } catch (thrown) {
+    const words = isStackFailure(thrown) ? thrown.message : (toError(thrown).stack ?? toError(thrown).message);
+    result = { ...EMPTY_TALLY, failed: [name], details: [words] };
+  }
+  const seconds = ((systemClock.monotonicMs() - startedMs) / 1_000).toFixed(1);
+  console.log(`${name}: ${renderTotals(result)} (${seconds} s)`);
+  for (const detail of result.details) console.log(detail);
+  tally = addTallies(tally, result);
+}
+
+async function check(name: string, file: string, args: readonly string[]): Promise<void> {
+  await step(name, async () => await runCommand(name, [`node_modules/.bin/${file}`, ...args], root, CHECK_WITHIN_MS));
+}
+
+async function test(project: string, servers: TestServers | undefined, broker: TestBroker | undefined): Promise<void> {
+  const name = broker === undefined ? project : `${project} on RabbitMQ ${broker.version}`;
+  await step(name, async () => {
+    const withinMs = options.long === true ? LONG_TESTS_WITHIN_MS : TESTS_WITHIN_MS;
+    const env = { ...servers?.environmentFor(broker), ...(options.long === true ? { WARREN_TEST_LONG: '1' } : {}) };
+    return await runJest(project, { root, env, withinMs });
+  });
+}
+
+async function runAll(): Promise<void> {
+  await check('types', 'tsc', ['-p', 'tsconfig.json']);
+  await check('lint', 'oxlint', ['--type-aware', '--deny-warnings']);
+  await check('form', 'oxfmt', ['--check']);
+  await test('unit', undefined, undefined);
+  let servers: TestServers | undefined;
+  await step('servers', async () => {
+    servers = await openTestServers(root, options.brokers === true, (line) => console.log(`  ${line}`));
+    return { ...EMPTY_TALLY, passed: 1, skipped: servers.skipped };
+  });
+  if (servers === undefined) return;
+  try {
+    for (const broker of servers.brokers) {
+      await test('integration', servers, broker);
+      await test('faults', servers, broker);
+    }
+  } finally {
+    await servers.stop();
+  }
+}
+
+// Ctrl-C reaches the step that runs as well; the servers are stopped on the way out.
+let interruptedBy: 'SIGINT' | 'SIGTERM' | undefined;
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => (interruptedBy ??= signal));
+
+try {
+  await using _lock = await claimClone(root, 'test-run');
+  await runAll();
+} catch (thrown) {
+  if (!isStackFailure(thrown)) throw thrown;
+  console.error(thrown.message);
+  process.exit(thrown.exitCode);
+}
+for (const name of tally.failed) console.log(`failed: ${name}`);
+for (const name of tally.skipped) console.log(`skipped: ${name}`);
+console.log(renderTotals(tally));
+const isGreen = tally.failed.length === 0 && (options['fail-on-skip'] !== true || tally.skipped.length === 0);
+process.exitCode = interruptedBy === undefined ? (isGreen ? 0 : 1) : 130;

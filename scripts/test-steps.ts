@@ -1,0 +1,94 @@
+/** Steps of the test run that are programs: a checker, or jest with one of its projects. */
+import { spawn } from 'node:child_process';
+import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock } from '../shared/time/clock.ts';
+import { EMPTY_TALLY, parseJestReport } from './jest-report.ts';
+import type { Tally } from './jest-report.ts';
+
+/** Lines of a program's output that are shown when it fails and says nothing better. */
+const SHOWN_LINES = 60;
+/** Settings of a developer's shell must not change what is tested. */
+const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|MANAGEMENT_URL|PG[A-Z]+|WARREN_(?!TEST_|STACK_|RABBITMQ43_).*)$/;
+
+/** Runs a checker; its exit code is the test. */
+export async function runCommand(
+  name: string,
+  command: readonly string[],
+  root: string,
+  withinMs: number,
+): Promise<Tally> {
+  const { code, log } = await run(name, command, root, {}, withinMs);
+  if (code === 0) return { ...EMPTY_TALLY, passed: 1 };
+  return { ...EMPTY_TALLY, failed: [name], details: [await endOf(log)] };
+}
+
+/** Runs the tests of one jest project. */
+export async function runJest(
+  project: string,
+  options: { readonly root: string; readonly env: Readonly<Record<string, string>>; readonly withinMs: number },
+): Promise<Tally> {
+  const { root, env, withinMs } = options;
+  const report = join(root, '.warren/test', `${project}.json`);
+  await rm(report, { force: true });
+  const { code, log } = await run(
+    project,
+    [
+      process.execPath,
+      '--experimental-vm-modules',
+      '--no-warnings',
+      'node_modules/jest/bin/jest.js',
+      '--selectProjects',
+      project,
+      // Faults measure how long things take: one file at a time. In one process, a handle left open would hang it.
+      ...(project === 'faults' ? ['--runInBand', '--forceExit'] : ['--maxWorkers', '2']),
+      '--passWithNoTests',
+      '--json',
+      '--outputFile',
+      report,
+    ],
+    root,
+    env,
+    withinMs,
+  );
+  const text = await readFile(report, 'utf8').catch(() => undefined);
+  if (text === undefined) return { ...EMPTY_TALLY, failed: [project], details: [await endOf(log)] };
+  const tally = parseJestReport(text, root);
+  if (code === 0 || tally.failed.length > 0) return tally;
+  return { ...tally, failed: [`${project}: jest ended with ${code}`], details: [await endOf(log)] };
+}
+
+async function run(
+  name: string,
+  [file = '', ...args]: readonly string[],
+  root: string,
+  env: Readonly<Record<string, string>>,
+  withinMs: number,
+): Promise<{ readonly code: number; readonly log: string }> {
+  await mkdir(join(root, '.warren/test'), { recursive: true });
+  const log = join(root, '.warren/test', `${name}.log`);
+  const output = await open(log, 'w');
+  const inherited = Object.entries(process.env).filter(([key]) => !NOT_HANDED_ON.test(key));
+  try {
+    const child = spawn(file, args, {
+      cwd: root,
+      env: { ...Object.fromEntries(inherited), ...env },
+      stdio: ['ignore', output.fd, output.fd],
+    });
+    const cancel = systemClock.after(withinMs, () => child.kill('SIGKILL'));
+    const code = await new Promise<number>((resolve, reject) => {
+      child.once('error', reject);
+      child.once('exit', (exitCode) => resolve(exitCode ?? 1));
+    });
+    cancel();
+    return { code, log };
+  } finally {
+    await output.close();
+  }
+}
+
+async function endOf(log: string): Promise<string> {
+  const lines = (await readFile(log, 'utf8')).trimEnd().split('\n');
+  const shown = lines.slice(-SHOWN_LINES).map((line) => `    ${line}`);
+  return lines.length > SHOWN_LINES ? `${shown.join('\n')}\n    (the whole output: ${log})` : shown.join('\n');
+}
