@@ -178,7 +178,7 @@ async function readBody(response: Response, maxBytes: number): Promise<{ text: s
 export function retryAfterMs(header: string | null, clock: Clock): number | undefined {
   if (header === null) return undefined;
   if (/^\d{1,9}$/.test(header.trim())) return Number(header) * 1_000;
-  const at = Date.parse(header);
+  const at = /^[A-Z][a-z]+,? /.test(header) ? Date.parse(header) : Number.NaN; // Date.parse takes "-1" for a year
   return Number.isNaN(at) ? undefined : Math.max(at - clock.now().getTime(), 0);
 }
 

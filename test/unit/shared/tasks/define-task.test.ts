@@ -61,7 +61,7 @@ describe('each rule has its message', () => {
       expect.objectContaining({
         code: 'task-module-invalid',
         facts: expect.objectContaining(facts) as unknown,
-      }) as Error,
+      }) as unknown as Error,
     );
   });
 });
