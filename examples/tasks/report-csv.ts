@@ -12,7 +12,13 @@ const ReportInput = z.strictObject({
   output: RelativePath,
 });
 
-const Flight = z.object({ delay: z.number(), distance: z.number(), time: z.number() });
+/** The larger data sets hold the hour as a number, the smaller ones a date: `2001/01/01 06:55`. */
+const Flight = z.object({
+  delay: z.number(),
+  distance: z.number(),
+  time: z.number().optional(),
+  date: z.string().optional(),
+});
 
 interface Group {
   flights: number;
@@ -38,11 +44,7 @@ export const reportCsv = defineTask({
       const text = rest + String(chunk);
       const end = text.lastIndexOf('}') + 1;
       for (const flight of parseFlights(text.slice(0, end))) {
-        add(
-          groups,
-          groupBy === 'hour' ? Math.floor(flight.time) : Math.floor(flight.distance / 250) * 250,
-          flight.delay,
-        );
+        add(groups, groupBy === 'hour' ? hourOf(flight) : Math.floor(flight.distance / 250) * 250, flight.delay);
         rows += 1;
       }
       rest = text.slice(end);
@@ -66,6 +68,10 @@ export const reportCsv = defineTask({
 function parseFlights(text: string): z.output<typeof Flight>[] {
   const start = text.indexOf('{');
   return start < 0 ? [] : z.array(Flight).parse(JSON.parse(`[${text.slice(start)}]`));
+}
+
+function hourOf({ time, date }: z.output<typeof Flight>): number {
+  return Math.floor(time ?? Number(date?.slice(11, 13)));
 }
 
 function add(groups: Map<number, Group>, key: number, delay: number): void {
