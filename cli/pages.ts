@@ -49,7 +49,8 @@ export function printListing(
 ): void {
   const next = listing.next === undefined ? '' : `,"nextCursor":${JSON.stringify(listing.next)}`;
   context.printJson(Buffer.from(`{"items":${listing.json}${next}}`));
-  if (listing.items.length === 0) context.remark('Nothing found.\n');
+  if (listing.items.length === 0)
+    context.remark(listing.next === undefined ? 'Nothing found.\n' : 'Nothing found so far.\n');
   else context.print(render(listing.items));
   if (listing.next !== undefined)
     context.remark(`More: add --cursor ${escapeText(listing.next)}, or --all for the whole list.\n`);

@@ -15,7 +15,7 @@ type AnyStatement = Statement<readonly unknown[], Columns>;
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const files: string[] = [];
-for (const folder of ['services', 'shared']) {
+for (const folder of ['cli', 'services', 'shared']) {
   for (const entry of await readdir(join(root, folder), { recursive: true })) {
     if (entry.endsWith('.sql.ts')) files.push(join(root, folder, entry));
   }
