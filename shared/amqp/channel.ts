@@ -55,6 +55,7 @@ export class SupervisedChannel implements Part {
   #channel: ConfirmChannel | undefined;
   #generation = 0;
   #failures = 0;
+  #failedOn: ChannelModel | undefined;
 
   constructor(deps: ChannelDeps, role: ChannelRole, backoff: BackoffOptions) {
     this.#deps = deps;
@@ -118,12 +119,18 @@ export class SupervisedChannel implements Part {
   async #open(): Promise<void> {
     const { source, clock, log, random } = this.#deps;
     while (!this.#stopping.signal.aborted && this.#channel === undefined) {
+      if (source.model !== this.#failedOn) {
+        // A new connection has waited enough; only failures on one and the same are waited for here.
+        this.#failedOn = source.model;
+        this.#failures = 0;
+      }
       if (this.#failures > 0) {
         this.#waking = new AbortController();
         await clock.sleep(backoffMs(this.#backoff, this.#failures, random), this.#waking.signal, { unref: true });
       }
       const { model } = source;
       if (model === undefined || this.#stopping.signal.aborted) return;
+      if (model !== this.#failedOn) continue;
       try {
         await this.#openOn(model);
       } catch (thrown) {

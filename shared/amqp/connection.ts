@@ -18,6 +18,7 @@ import type { Capabilities } from './capabilities.ts';
 import { SupervisedChannel } from './channel.ts';
 import type { ChannelRole, ChannelSource } from './channel.ts';
 import { connectFailure } from './connect-failure.ts';
+import { guardHeaders } from './header-guard.ts';
 
 /** How to reach the broker. */
 export interface AmqpOptions {
@@ -244,6 +245,7 @@ export class AmqpConnection implements Part, ChannelSource {
       letGo(model);
       return;
     }
+    guardHeaders(model);
     if (this.#upSinceMs > 0) this.#reconnects += 1;
     this.#model = model;
     this.#untried = [];

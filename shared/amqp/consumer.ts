@@ -106,7 +106,8 @@ export class Consumer implements Part {
   async pause(): Promise<void> {
     this.#wanted = false;
     this.#wake();
-    await this.#settling;
+    // It may begin anew when it ends, where something changed meanwhile.
+    while (this.#settling !== undefined) await this.#settling;
   }
 
   /** Ends a pause. */
@@ -193,6 +194,7 @@ export class Consumer implements Part {
       await onQueueMissing?.();
       if ((await queueCounts(asking, queue)) === undefined) throw new WarrenError('queue-unknown', { queue });
     }
+    if (!this.#wanted || this.#channel.current() !== channel) return;
     this.#tags += 1;
     const tag = `${queue}.${this.#tags}`;
     await channel.consume(queue, this.#callback(channel), {

@@ -1,5 +1,6 @@
 /** One message handed to a consumer, unanswered. */
 import type { ConsumeMessage, MessageProperties } from 'amqplib';
+import { UNDECODED_HEADERS } from './header-guard.ts';
 import type { Headers } from './headers.ts';
 
 /** How a delivery is answered. `nack` gives it back to the queue; `reject` makes it a dead letter. */
@@ -18,6 +19,8 @@ export interface Delivery {
   readonly properties: DeliveryProperties;
   /** As they came: untrusted. Look names up with `Object.hasOwn`. */
   readonly headers: Headers;
+  /** The bytes of a header table that could not be decoded, where there is one; `headers` is then empty. Never a valid submission. */
+  readonly undecodedHeaders: Buffer | undefined;
   /** 0 to 255; 0 where the message has none. */
   readonly priority: number;
   /** When it came, on the monotonic clock. */
@@ -76,6 +79,11 @@ export class ChannelDelivery implements Delivery {
 
   get headers(): Headers {
     return this.#message.properties.headers ?? NO_HEADERS;
+  }
+
+  get undecodedHeaders(): Buffer | undefined {
+    const bytes: unknown = Reflect.get(this.#message.properties, UNDECODED_HEADERS);
+    return Buffer.isBuffer(bytes) ? bytes : undefined;
   }
 
   get priority(): number {

@@ -9,16 +9,15 @@ export type Headers = Readonly<Record<string, unknown>>;
 /** JSON in which headers are kept; see `headersToStored`. */
 export type StoredHeaders = Readonly<Record<string, unknown>>;
 
-const DEEPEST = 200;
+/** Levels. amqplib can decode some thousands, each of which costs us stack as well. */
+const DEEPEST = 500;
 // oxlint-disable-next-line no-control-regex -- U+0000 is what Postgres cannot keep
 const NOT_STORABLE = /\u0000|\p{Surrogate}/u;
 const TAG = '$';
 
-/** Bytes of headers on the wire. */
+/** Bytes of headers on the wire; `Infinity` where they nest deeper than 500. */
 export function headersBytes(headers: Headers): number {
-  let bytes = 4;
-  for (const [name, value] of entriesOf(headers)) bytes += 1 + Buffer.byteLength(name) + valueBytes(value);
-  return bytes;
+  return tableBytes(headers, 0);
 }
 
 /** Why amqplib or the broker could not take these headers, in words, or `undefined`. */
@@ -34,7 +33,7 @@ export function withoutBrokerHeaders(headers: Headers): Headers {
 /**
  * Headers as JSON that a jsonb column takes and `headersFromStored` reads back. Plain values stay plain, so that they
  * can be read and searched; what JSON or jsonb cannot hold (bytes, timestamps, decimals, U+0000, NaN) is tagged with `$`.
- * The one loss is amqplib's: it reads 64-bit integers beyond 2^53 and both float widths as numbers.
+ * What is lost: below 500 levels, and what amqplib itself loses: the width of numbers, and 64-bit integers beyond 2^53.
  */
 export function headersToStored(headers: Headers): StoredHeaders {
   return storedTable(headers, 0) as StoredHeaders;
@@ -101,14 +100,23 @@ function isUnsigned(value: unknown, highest: number): value is number {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= highest;
 }
 
-function valueBytes(value: unknown): number {
+function tableBytes(table: object, depth: number): number {
+  let bytes = 4;
+  for (const [name, value] of entriesOf(table)) bytes += 1 + Buffer.byteLength(name) + valueBytes(value, depth + 1);
+  return bytes;
+}
+
+function valueBytes(value: unknown, depth: number): number {
+  if (depth > DEEPEST) return Number.POSITIVE_INFINITY;
   if (typeof value === 'string') return 5 + Buffer.byteLength(value);
   if (typeof value === 'boolean') return 2;
   if (value === null) return 1;
   if (typeof value !== 'object') return 9; // a number, at its widest
   if (Buffer.isBuffer(value)) return 5 + value.length;
-  if (Array.isArray(value)) return (value as unknown[]).reduce<number>((sum, item) => sum + valueBytes(item), 5);
-  return specialOf(value) === undefined ? 1 + headersBytes(value as Headers) : 9;
+  if (Array.isArray(value)) {
+    return (value as unknown[]).reduce<number>((sum, item) => sum + valueBytes(item, depth + 1), 5);
+  }
+  return specialOf(value) === undefined ? 1 + tableBytes(value, depth) : 9;
 }
 
 function findFaultIn(value: unknown, depth: number): string | undefined {
@@ -134,6 +142,7 @@ function findFirst<T, R>(items: readonly T[], find: (item: T) => R | undefined):
 }
 
 function stored(value: unknown, depth: number): unknown {
+  if (depth > DEEPEST) return { [TAG]: 'deeper' };
   if (typeof value === 'string') {
     return NOT_STORABLE.test(value) ? { [TAG]: 's', v: Buffer.from(value, 'utf16le').toString('base64') } : value;
   }
@@ -149,7 +158,6 @@ function stored(value: unknown, depth: number): unknown {
 }
 
 function storedTable(table: object, depth: number): unknown {
-  if (depth > DEEPEST) return { [TAG]: 'deeper' };
   const entries = entriesOf(table).map(([name, value]) => [name, stored(value, depth + 1)] as const);
   const isPlain = entries.every(([name]) => name !== TAG && name !== '__proto__' && !NOT_STORABLE.test(name));
   return isPlain

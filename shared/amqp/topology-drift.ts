@@ -72,12 +72,14 @@ async function driftOfQueue(deps: ThrowawayDeps, spec: QueueSpec): Promise<reado
     });
     if (refusal === undefined) return found;
     const read = readRefusal(refusal);
-    const { argument } = read;
-    found.push({ kind: 'queue', name, problem: 'differs', ...read });
-    // Arguments of another queue type mean other things: the type is the difference to report.
-    if (argument === undefined || argument === 'x-queue-type' || !argument.startsWith('x-')) return found;
-    if (refusal.value === undefined) delete tried[argument];
-    else tried[argument] = refusal.value;
+    const drift: Drift = { kind: 'queue', name, problem: 'differs', ...read };
+    // A queue of another type has other arguments for that reason: the type is the difference to report.
+    if (read.argument === 'x-queue-type') return [drift];
+    found.push(drift);
+    if (read.argument === undefined || !read.argument.startsWith('x-')) return found;
+    const { value } = refusal;
+    if (value === undefined) delete tried[read.argument];
+    else tried[read.argument] = value;
   }
   return found;
 }
@@ -98,11 +100,17 @@ async function refusalOf(deps: ThrowawayDeps, ask: (channel: Channel) => Promise
       const code = replyCodeOf(error);
       // 405: held exclusively by another connection. 403: this user may not look.
       if (code === undefined) throw new WarrenError('broker-unavailable', { reason: 'no answer' }, error);
-      const current = /current is the value '([^']*)' of type '(\w+)'/.exec(error.message);
-      const isNumber = current !== null && /int|short|long$|byte/.test(current[2] ?? '') && current[2] !== 'longstr';
-      return { code, error, value: current === null ? undefined : isNumber ? Number(current[1]) : (current[1] ?? '') };
+      return { code, error, value: currentValueIn(error.message) };
     }
   });
+}
+
+/** What the broker has instead, so that it can be asked with it: a text, a number, or `undefined` for none. */
+function currentValueIn(words: string): string | number | undefined {
+  const match = /current is (?:the value )?'([^']*)'(?: of type '(\w+)')?/.exec(words);
+  if (match === null) return undefined;
+  const [, value = '', type = 'longstr'] = match;
+  return type === 'longstr' ? value : Number(value);
 }
 
 /** Reads `inequivalent arg 'x-max-priority' for queue '…' in vhost '/': received none but current is the value '10' of type 'signedint'`. */

@@ -2,6 +2,8 @@
 import amqp from 'amqplib';
 import type { ChannelModel, ConfirmChannel } from 'amqplib';
 import { randomInt, randomUUID } from 'node:crypto';
+import { capabilitiesOf } from '../../shared/amqp/capabilities.ts';
+import type { QueueType } from '../../shared/amqp/capabilities.ts';
 import { AmqpConnection, DEFAULT_AMQP } from '../../shared/amqp/connection.ts';
 import type { AmqpOptions } from '../../shared/amqp/connection.ts';
 import { namesOf } from '../../shared/amqp/topology.ts';
@@ -25,7 +27,9 @@ export interface TestBroker extends AsyncDisposable {
   readonly raw: ConfirmChannel;
   /** Name of a queue that is removed with the broker. */
   queueName(): string;
-  /** Declares a queue with a name of its own and returns the name. */
+  /** The type that Warren chooses on this broker. */
+  readonly queueType: QueueType;
+  /** Declares a queue of that type with a name of its own, and returns the name. */
   queue(args?: Readonly<Record<string, unknown>>): Promise<string>;
   /** Notes an exchange for removal. */
   exchange(name: string): string;
@@ -38,6 +42,7 @@ export async function openBroker(url: string = AMQP_URL): Promise<TestBroker> {
   model.on('error', () => undefined);
   const raw = await model.createConfirmChannel();
   raw.on('error', () => undefined);
+  const { queueType } = capabilitiesOf(model.connection.serverProperties.version);
   const opened: AmqpConnection[] = [];
   const queues = new Set<string>();
   const exchanges = new Set<string>();
@@ -53,6 +58,7 @@ export async function openBroker(url: string = AMQP_URL): Promise<TestBroker> {
   return {
     prefix,
     raw,
+    queueType,
     queueName,
     async connect(options, log = silentLogger) {
       const deps = { clock: systemClock, log, random: () => randomInt(2 ** 32) / 2 ** 32 };
@@ -65,7 +71,7 @@ export async function openBroker(url: string = AMQP_URL): Promise<TestBroker> {
     },
     async queue(args = {}) {
       const name = queueName();
-      await raw.assertQueue(name, { durable: true, arguments: args });
+      await raw.assertQueue(name, { durable: true, arguments: { 'x-queue-type': queueType, ...args } });
       return name;
     },
     exchange(name) {
