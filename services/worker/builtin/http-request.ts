@@ -34,31 +34,36 @@ const KEPT_HEADERS = ['content-type', 'content-length', 'etag', 'last-modified',
 const REFUSED_HEADER =
   /^(host|connection|keep-alive|content-length|transfer-encoding|te|trailer|upgrade|expect|proxy-.*)$/i;
 
-const HttpInput = z.strictObject({
-  /** http or https, without user name and password. */
-  url: z
-    .string()
-    .max(8_192)
-    .refine((text) => isCallable(text), 'must be an http or https URL without credentials'),
-  method: z.enum(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']).default('POST'),
-  headers: z
-    .record(
-      z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}$/),
-      z
-        .string()
-        .max(8_192)
-        .regex(/^[\t\x20-\x7e]*$/),
-    )
-    .refine(
-      (headers) => !Object.keys(headers).some((name) => REFUSED_HEADER.test(name)),
-      'holds a header that is not yours to set',
-    )
-    .default({}),
-  /** A text is sent as it is, anything else as JSON. */
-  body: z.unknown().optional(),
-  /** Longest wait for the whole answer, in milliseconds. */
-  timeoutMs: z.int().min(1).max(60_000).default(30_000),
-});
+const HttpInput = z
+  .strictObject({
+    /** http or https, without user name and password. */
+    url: z
+      .string()
+      .max(8_192)
+      .refine((text) => isCallable(text), 'must be an http or https URL without credentials'),
+    method: z.enum(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']).default('POST'),
+    headers: z
+      .record(
+        z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}$/),
+        z
+          .string()
+          .max(8_192)
+          .regex(/^[\t\x20-\x7e]*$/),
+      )
+      .refine(
+        (headers) => !Object.keys(headers).some((name) => REFUSED_HEADER.test(name)),
+        'holds a header that is not yours to set',
+      )
+      .default({}),
+    /** A text is sent as it is, anything else as JSON. */
+    body: z.unknown().optional(),
+    /** Longest wait for the whole answer, in milliseconds. */
+    timeoutMs: z.int().min(1).max(60_000).default(30_000),
+  })
+  .refine(({ method, body }) => body === undefined || (method !== 'GET' && method !== 'HEAD'), {
+    path: ['body'],
+    message: 'cannot be sent with GET or HEAD',
+  });
 
 type HttpInput = z.output<typeof HttpInput>;
 
@@ -141,8 +146,8 @@ function headersOf(input: HttpInput, ctx: TaskContext): Headers {
   return headers;
 }
 
-function bodyOf({ method, body }: HttpInput): string | undefined {
-  if (method === 'GET' || method === 'HEAD' || body === undefined) return undefined;
+function bodyOf({ body }: HttpInput): string | undefined {
+  if (body === undefined) return undefined;
   return typeof body === 'string' ? body : JSON.stringify(body);
 }
 

@@ -16,10 +16,10 @@ const load = (modules: string[], builtIn: TaskType[] = [], from = baseDir): Prom
 let project: string;
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'warren-test-registry-'));
-  const folder = join(project, 'node_modules', 'acme-tasks');
+  const folder = join(project, 'node_modules', 'own-tasks');
   await mkdir(folder, { recursive: true });
-  await writeFile(join(folder, 'package.json'), '{"name":"acme-tasks","type":"module","exports":"./main.js"}');
-  const type = `{warren:'task-type',name:'acme.mail',run(){},input:{},retry:{}}`;
+  await writeFile(join(folder, 'package.json'), '{"name":"own-tasks","type":"module","exports":"./main.js"}');
+  const type = `{warren:'task-type',name:'own.mail',run(){},input:{},retry:{}}`;
   await writeFile(join(folder, 'main.js'), `export const mail = ${type}; export const constructor = 1;`);
 });
 afterAll(() => rm(project, { recursive: true }));
@@ -42,7 +42,7 @@ test('modules are named by path, file URL or package; the same type found twice 
   const url = new URL('../../../support/task-modules/re-export.ts', import.meta.url).href;
   const registry = await load([url, join(baseDir, 're-export.ts'), 'in-thread.ts']);
   expect(registry.moduleOf('loop.echo')).toBe(url);
-  expect((await load(['acme-tasks'], [], project)).find('acme.mail')).toBeDefined();
+  expect((await load(['own-tasks'], [], project)).find('own.mail')).toBeDefined();
 });
 
 test('built-in types are there, and their names are taken', async () => {

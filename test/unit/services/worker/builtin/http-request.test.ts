@@ -250,6 +250,7 @@ test.each([
   [{ url: 'http://x/', headers: { 'proxy-authorization': 'x' } }, 'input.headers'],
   [{ url: 'http://x/', headers: { 'x-a': 'b\r\nc: d' } }, 'input.headers["x-a"]'],
   [{ url: 'http://x/', timeoutMs: 60_001 }, 'input.timeoutMs'],
+  [{ url: 'http://x/', method: 'GET', body: 'x' }, 'input.body'],
   [{ url: 'http://x/', extra: 1 }, 'input'],
 ])('the input %j is refused', async (input, field) => {
   const outcome = await call(input);
