@@ -92,7 +92,10 @@ const EXIT_BY_CODE: ReadonlyMap<string, ExitCode> = new Map<string, ExitCode>([
 const HINTS: ReadonlyMap<string, string> = new Map([
   ['token-missing', 'Set WARREN_TOKEN, or WARREN_TOKEN_FILE or --token-file to a file that holds the token.'],
   ['token-invalid', 'Check WARREN_TOKEN, WARREN_TOKEN_FILE or --token-file against WARREN_TOKENS of the service.'],
-  ['role-insufficient', 'Use a token with a greater role: viewer reads, operator cancels and replays, editor submits.'],
+  [
+    'role-insufficient',
+    'Use a token with a greater role: a viewer only looks, an operator submits, cancels and replays.',
+  ],
   ['task-type-unknown', 'Start a worker that has the type, or run `warren types apply --tasks <module>`.'],
   ['task-not-found', 'Check the id, and that WARREN_URL is the right installation.'],
   ['dead-letter-not-found', 'Check the id: it is that of the dead letter (`warren dead list`), not of the task.'],

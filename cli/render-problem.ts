@@ -11,9 +11,10 @@ export function renderProblemJson({ problem, exitCode }: CliError): string {
 /** Lines for people: what, where, why, what to do. */
 export function renderProblem({ problem }: CliError, paint: Painter): string {
   const lines = [`${paint('red', 'error:')} ${escapeLines(problem.title)}${codeSuffix(problem, paint)}`];
-  const { faults, errors } = problem;
-  for (const fault of listOf(faults ?? errors)) lines.push(`  - ${escapeText(fault)}`);
-  const facts = factsOf(problem);
+  const faults = listOf(problem['faults'] ?? problem['errors']);
+  const isList = faults.length > 1 || problem.reason === undefined;
+  if (isList) for (const fault of faults) lines.push(`  - ${escapeText(fault)}`);
+  const facts = factsOf(problem, faults.length > 1);
   const width = Math.max(...facts.map(([name]) => name.length), 0);
   for (const [name, value] of facts) lines.push(`  ${paint('dim', name.padEnd(width))}  ${escapeText(value)}`);
   if (problem.hint !== undefined) lines.push(escapeLines(problem.hint));
@@ -36,15 +37,16 @@ const NOT_FACTS = new Set([
   'faults',
   'errors',
   'exitCode',
-  'requestId',
 ]);
 
-function factsOf(problem: Problem): readonly (readonly [string, string])[] {
+/** Field and reason are those of the first fault, and left out where the faults are listed. */
+function factsOf(problem: Problem, areFaultsListed: boolean): readonly (readonly [string, string])[] {
   const { field, reason, detail, ...others } = problem;
+  const first = areFaultsListed ? {} : { field, reason };
   // A service's detail often repeats field and reason, or the hint.
   const repeats =
     detail === problem.hint || (typeof reason === 'string' && typeof detail === 'string' && detail.endsWith(reason));
-  return Object.entries({ field, reason, detail: repeats ? undefined : detail, ...others })
+  return Object.entries({ ...first, detail: repeats ? undefined : detail, ...others })
     .filter(([name, value]) => !NOT_FACTS.has(name) && value !== undefined && value !== null && value !== problem.title)
     .map(([name, value]) => [escapeText(name), plain(value)] as const);
 }

@@ -45,6 +45,7 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
         ['started', instant('startedAt')],
         ['finished', instant('finishedAt')],
         ['run time', renderRunTime(task)],
+        ['cancel asked', instant('cancelRequestedAt')],
         ['worker', textAt(task, 'worker')],
         ['tags', textsAt(task, 'tags')?.join(', ')],
         ['business key', textAt(task, 'businessKey')],
@@ -52,7 +53,7 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
         ['publisher', textAt(task, 'publisher')],
         ['correlation id', textAt(task, 'correlationId')],
         ['dead letter', textAt(task, 'deadLetterId')],
-        ['error', errorCell(viewAt(task, 'error') ?? viewAt(task, 'lastError'))],
+        ['error', errorCell(lastErrorOf(task))],
         ['input', json('input')],
         ['result', json('result')],
       ],
@@ -134,6 +135,12 @@ export function renderError(error: View): string | undefined {
 export function shortenJson(json: string | undefined): string | undefined {
   if (json === undefined || json.length <= SHOWN_JSON) return json;
   return `${cut(json.slice(0, SHOWN_JSON * 2), SHOWN_JSON)} (${json.length} characters; --json shows all)`;
+}
+
+/** The error of the last attempt that failed, where the task has not got over it. */
+function lastErrorOf(task: View): View | undefined {
+  const state = textAt(task, 'state');
+  return state === 'dead' || state === 'retrying' ? viewAt(viewsAt(task, 'attempts').at(-1) ?? {}, 'error') : undefined;
 }
 
 function errorCell(error: View | undefined): { readonly text: string; readonly paint: 'red' } | undefined {

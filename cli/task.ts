@@ -150,11 +150,12 @@ function addCancel(task: Command, act: Act): void {
     .command('cancel')
     .description('cancel a task: at once where it waits, by aborting its attempt where it runs')
     .argument('<id>', 'id of the task')
+    .option('--reason <text>', 'why, for the record')
     .addHelpText('after', '\nExamples:\n  warren task cancel 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70')
     .action(
-      act(async (context, _options, id) => {
+      act<{ readonly reason?: string }>(async (context, { reason }, id) => {
         const api = await context.taskApi();
-        const answer = await api.post(`/v1/tasks/${pathStep(id)}/cancel`, '{}');
+        const answer = await api.post(`/v1/tasks/${pathStep(id)}/cancel`, JSON.stringify({ reason }));
         context.printJson(answer.bytes);
         const isOver = textAt(answer.value, 'state') === 'cancelled';
         context.print(isOver ? 'Cancelled.\n' : 'It runs; its worker has been asked to abort it.\n');

@@ -93,6 +93,17 @@ describe('task submit', () => {
     );
   });
 
+  test('several faults are a list', async () => {
+    const faults = [
+      { code: 'field-invalid', field: 'priority', reason: 'must be an integer from 0 to 9' },
+      { code: 'field-invalid', field: 'tags[0]', reason: 'must be a text' },
+    ];
+    const { fetch } = answering(problem('field-invalid', 400, { ...faults[0], faults }));
+    expect((await warren(['task', 'submit', 'x'], { fetch })).stderr).toBe(
+      'error: Title of field-invalid. (field-invalid)\n  - priority: must be an integer from 0 to 9\n  - tags[0]: must be a text\n',
+    );
+  });
+
   test('with --json the refusal is one JSON document on stderr', async () => {
     const { fetch } = answering(problem('task-type-unknown', 422, { field: 'type' }));
     const { stderr, stdout } = await warren(['task', 'submit', 'x', '--json'], { fetch });
@@ -201,9 +212,8 @@ describe('task get', () => {
         queue: hostile,
         tags: [hostile],
         businessKey: hostile,
-        error: { type: hostile, message: hostile },
         input: { x: hostile },
-        attempts: [{ attempt: 1, outcome: hostile, errorMessage: hostile }],
+        attempts: [{ attempt: 1, outcome: hostile, error: { type: hostile, message: hostile, code: hostile } }],
         progress: { fraction: 1, step: hostile },
       }),
     );
