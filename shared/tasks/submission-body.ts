@@ -49,7 +49,7 @@ export const submissionBody = z
       .optional()
       .describe('What the task is about, to find it by: an order number.'),
   })
-  .meta({ id: 'Submission', description: 'A task as it is asked for.' });
+  .describe('A task as it is asked for.');
 
 /** What the schema gives. */
 export type SubmissionBody = z.output<typeof submissionBody>;

@@ -1,0 +1,96 @@
+/**
+ * Cuts the body of a batch into its items, as bytes. Each item is then checked by itself, so that a number, a text or a
+ * depth that is refused in one does not fail the others, and each input stays the bytes that came.
+ */
+import { isUtf8 } from 'node:buffer';
+import { WarrenError } from '../../../shared/errors/warren-error.ts';
+
+/** Tasks in one batch at most. */
+export const MOST_IN_BATCH = 1_000;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN = [0x7b, 0x5b]; // { [
+const CLOSE = [0x7d, 0x5d]; // } ]
+
+/** The items of `{"tasks": […]}`, views into `raw`. Throws `body-invalid` and `field-invalid`. */
+export function splitBatch(raw: Buffer): Buffer[] {
+  if (!isUtf8(raw)) throw invalidBody('is not valid UTF-8');
+  let value: unknown;
+  try {
+    value = JSON.parse(raw.toString('utf8'));
+  } catch {
+    throw invalidBody('is not valid JSON'); // the parser's own message quotes the content
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalidBody('must be an object');
+  const unknown = Object.keys(value).find((name) => name !== 'tasks');
+  if (unknown !== undefined) throw invalidField(unknown.slice(0, 100), 'is not a member of a batch');
+  const tasks: unknown = (value as { readonly tasks?: unknown }).tasks;
+  if (!Array.isArray(tasks) || tasks.length === 0 || tasks.length > MOST_IN_BATCH) {
+    throw invalidField('tasks', `must be a list of 1 to ${MOST_IN_BATCH} tasks`);
+  }
+  // The grammar is known to be right, so nothing below looks for it.
+  const key = skipSpace(raw, skipSpace(raw, 0) + 1);
+  const start = skipSpace(raw, skipSpace(raw, skipString(raw, key)) + 1);
+  const items = itemsOf(raw, start);
+  // A second `tasks` would win in the value and not in the bytes.
+  if (raw[skipSpace(raw, items.end)] === COMMA) throw invalidField('tasks', 'is given twice');
+  return items.found;
+}
+
+/** The items of the array that opens at `at`, and where it ends. */
+function itemsOf(raw: Buffer, at: number): { readonly found: Buffer[]; readonly end: number } {
+  const found: Buffer[] = [];
+  let next = skipSpace(raw, at + 1);
+  for (;;) {
+    const end = skipValue(raw, next);
+    found.push(raw.subarray(next, end));
+    const after = skipSpace(raw, end);
+    if (raw[after] !== COMMA) return { found, end: after + 1 };
+    next = skipSpace(raw, after + 1);
+  }
+}
+
+function skipValue(raw: Buffer, start: number): number {
+  let depth = 0;
+  let at = start;
+  while (at < raw.length) {
+    const byte = raw[at] as number;
+    if (byte === QUOTE) {
+      at = skipString(raw, at);
+      if (depth === 0) return at;
+      continue;
+    }
+    if (OPEN.includes(byte)) depth += 1;
+    else if (CLOSE.includes(byte)) {
+      if (depth === 0) return at; // the end of a number or a word before it
+      depth -= 1;
+      if (depth === 0) return at + 1;
+    } else if (depth === 0 && (byte === COMMA || byte === COLON || isSpace(byte))) return at;
+    at += 1;
+  }
+  return at;
+}
+
+/** Past the closing quote of the string that opens at `start`. */
+function skipString(raw: Buffer, start: number): number {
+  let at = start + 1;
+  while (at < raw.length && raw[at] !== QUOTE) at += raw[at] === BACKSLASH ? 2 : 1;
+  return at + 1;
+}
+
+function skipSpace(raw: Buffer, start: number): number {
+  let at = start;
+  while (isSpace(raw[at])) at += 1;
+  return at;
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+const invalidBody = (reason: string): WarrenError => new WarrenError('body-invalid', { field: 'body', reason });
+const invalidField = (field: string, reason: string): WarrenError =>
+  new WarrenError('field-invalid', { field, reason });

@@ -1,0 +1,104 @@
+/** How a task looks in JSON. What is absent is left out; bodies are the bytes that came. */
+import { renderWithRaw } from '../../../shared/tasks/json.ts';
+import type { Acceptance, Submission } from '../../../shared/tasks/submission.ts';
+import type { KnownType } from '../../../shared/tasks/type-catalog.ts';
+import type { AttemptRow, TaskRow, WholeTaskRow } from '../tasks.ts';
+
+type Accepted = Extract<Acceptance, { readonly kind: 'accepted' }>;
+
+/** A whole task as JSON text. */
+export function renderTask(task: WholeTaskRow, attempts: readonly AttemptRow[]): string {
+  const { progress_fraction: fraction, progress_step: step, progress_at: updatedAt } = task;
+  return renderWithRaw(
+    {
+      ...listedTaskOf(task),
+      ...(fraction === null || updatedAt === null
+        ? {}
+        : { progress: withoutNull({ fraction: Math.round(fraction * 1e6) / 1e6, step, updatedAt }) }),
+      ...withoutNull({ cancelRequestedAt: task.cancel_requested_at, deadLetterId: task.dead_letter_id }),
+      attempts: attempts.map((attempt) => attemptOf(attempt)),
+    },
+    { input: task.input, result: task.result ?? undefined },
+  );
+}
+
+/** A task in a list. */
+export function listedTaskOf(task: TaskRow | WholeTaskRow): Record<string, unknown> {
+  return withoutNull({
+    id: task.id,
+    type: task.type,
+    queue: task.queue,
+    state: task.state,
+    priority: task.priority,
+    generation: task.generation,
+    attempt: task.attempt,
+    failures: task.failures,
+    maxAttempts: task.max_attempts,
+    lostAttempts: task.lost_attempts,
+    acceptedAt: task.accepted_at,
+    invitedAt: task.invited_at,
+    runAt: task.run_at,
+    deadline: task.deadline,
+    startedAt: task.started_at,
+    finishedAt: task.finished_at,
+    worker: task.worker,
+    businessKey: task.business_key,
+    externalId: task.external_id,
+    publisher: task.publisher,
+    correlationId: task.correlation_id,
+    tags: task.tags,
+  });
+}
+
+/** A task that was accepted a moment ago, without a look at its row. */
+export function acceptedTaskOf(submission: Submission, accepted: Accepted): Record<string, unknown> {
+  const { type, queue, priority, maxAttempts, deadline, businessKey, tags } = submission;
+  return withoutNull({
+    id: accepted.id,
+    type,
+    queue,
+    state: accepted.state,
+    priority,
+    generation: 1,
+    attempt: 0,
+    failures: 0,
+    maxAttempts,
+    lostAttempts: 0,
+    acceptedAt: accepted.acceptedAt,
+    runAt: accepted.runAt,
+    deadline,
+    businessKey,
+    tags: tags?.length === 0 ? undefined : tags,
+  });
+}
+
+/** A task type. */
+export function taskTypeOf(type: KnownType): Record<string, unknown> {
+  const { checkInput: _function, inputSchema, ...plain } = type;
+  return withoutNull({
+    ...plain,
+    inputSchema: inputSchema === undefined ? undefined : (JSON.parse(inputSchema) as unknown),
+  });
+}
+
+function attemptOf(row: AttemptRow): Record<string, unknown> {
+  const error = withoutNull({
+    type: row.error_type,
+    code: row.error_code,
+    message: row.error_message,
+    stack: row.error_stack,
+  });
+  return withoutNull({
+    attempt: row.attempt,
+    worker: row.worker,
+    startedAt: row.started_at,
+    finishedAt: row.finished_at,
+    outcome: row.outcome,
+    codeVersion: row.code_version === '' ? null : row.code_version,
+    error: Object.keys(error).length === 0 ? null : error,
+  });
+}
+
+function withoutNull(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null && value !== undefined));
+}
