@@ -1,0 +1,92 @@
+/**
+ * `make bench`: no-op tasks end to end on each broker at hand, against bare amqplib on the same kind of queue in the same
+ * run. Prints each aim as `aim …: met` or `aim …: missed`; a missed one is exit 1.
+ */
+import { cpus } from 'node:os';
+import { findRoot } from '../../deploy/local-stack/stack.ts';
+import { toError } from '../../shared/errors/to-error.ts';
+import { redactText } from '../../shared/observability/redact.ts';
+import { measureCeiling, measureFleet, percentile } from './rounds.ts';
+import type { Ceiling, Figures, Site } from './rounds.ts';
+
+const ROUNDS = Number(process.env['BENCH_ROUNDS'] ?? 3);
+const TASKS = Number(process.env['BENCH_TASKS'] ?? 50_000);
+const LATENCY_SECONDS = Number(process.env['BENCH_LATENCY_SECONDS'] ?? 10);
+const AIMS = { quorum: 0.25, classic: 0.35, startP99Ms: 15, workerMb: 135 };
+
+interface Result {
+  readonly ceiling: Ceiling;
+  readonly ratio: number;
+  readonly figures: Figures;
+}
+
+async function main(): Promise<boolean> {
+  const root = findRoot();
+  const serverUrl = process.env['DATABASE_URL'] ?? '';
+  const urls = (process.env['WARREN_BENCH_AMQP_URLS'] ?? process.env['AMQP_URL'] ?? '').split(',').filter(Boolean);
+  if (urls.length === 0 || serverUrl === '') throw new Error('no broker or database named; run `make bench`');
+  console.log(
+    `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${cpus().length} cores, ${cpus()[0]?.model ?? ''}`,
+  );
+  console.log(`${TASKS} no-op tasks of 200 bytes, medians of ${ROUNDS} rounds, worker concurrency 500`);
+  let areMet = true;
+  for (const amqpUrl of urls) areMet = (await benchBroker({ root, amqpUrl, serverUrl })) && areMet;
+  return areMet;
+}
+
+async function benchBroker(site: Site): Promise<boolean> {
+  console.log(`\n${redactText(site.amqpUrl)}`);
+  const results: Result[] = [];
+  for (let round = 1; round <= ROUNDS; round += 1) {
+    // Alternating, so that a slow minute of the machine hits both.
+    const ceiling = await measureCeiling(site, TASKS);
+    const figures = await measureFleet(site, { tasks: TASKS, latencySeconds: LATENCY_SECONDS });
+    const ratio = figures.processedPerSecond / ceiling.perSecond;
+    results.push({ ceiling, ratio, figures });
+    console.log(
+      `  round ${round}: RabbitMQ ${ceiling.version} ${ceiling.queueType}  bare ${whole(ceiling.perSecond)}/s  ` +
+        `accepted ${whole(figures.acceptedPerSecond)}/s  processed ${whole(figures.processedPerSecond)}/s (${ratio.toFixed(2)})  ` +
+        `start p50 ${figures.startP50Ms.toFixed(1)} ms p99 ${figures.startP99Ms.toFixed(1)} ms  ` +
+        Object.entries(figures.memoryMb)
+          .map(([name, mb]) => `${name} ${whole(mb)} MB`)
+          .join('  '),
+    );
+  }
+  const median = (read: (result: Result) => number): number =>
+    percentile(
+      results.map((result) => read(result)),
+      0.5,
+    );
+  const queueType = results[0]?.ceiling.queueType ?? 'classic';
+  return [
+    aim(
+      `processed at least ${AIMS[queueType]} of bare amqplib on ${queueType}`,
+      median(({ ratio }) => ratio),
+      (value) => value >= AIMS[queueType],
+    ),
+    aim(
+      `submit to start p99 under ${AIMS.startP99Ms} ms at 200/s`,
+      median(({ figures }) => figures.startP99Ms),
+      (value) => value < AIMS.startP99Ms,
+    ),
+    aim(
+      `a worker under ${AIMS.workerMb} MB`,
+      median(({ figures }) => figures.memoryMb['worker-1'] ?? Number.NaN),
+      (value) => value < AIMS.workerMb,
+    ),
+  ].every(Boolean);
+}
+
+function aim(what: string, value: number, isMet: (value: number) => boolean): boolean {
+  console.log(`  aim ${what} (${value.toFixed(2)}): ${isMet(value) ? 'met' : 'missed'}`);
+  return isMet(value);
+}
+
+const whole = (value: number): string => value.toFixed(0);
+
+try {
+  process.exitCode = (await main()) ? 0 : 1;
+} catch (thrown) {
+  console.error(`bench failed: ${toError(thrown).message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,199 @@
+/** The measurements of the benchmark, each on a fleet of real processes. */
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { call } from '../../scripts/call.ts';
+import { startProcess } from '../../scripts/fleet.ts';
+import type { ServiceProcess } from '../../scripts/fleet.ts';
+import {
+  createDatabaseBeside,
+  deleteTopology,
+  dropDatabaseBeside,
+  prepareDatabase,
+  withDatabase,
+} from '../../scripts/provision.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { countEnded, listStarts, processingSpan } from './bench.sql.ts';
+
+/** Where a round runs. */
+export interface Site {
+  readonly root: string;
+  readonly amqpUrl: string;
+  readonly serverUrl: string;
+}
+
+/** How many, how long. */
+export interface Load {
+  /** Tasks of the throughput rounds. */
+  readonly tasks: number;
+  /** Seconds of the latency round. */
+  readonly latencySeconds: number;
+}
+
+/** What one round on one broker gave. */
+export interface Figures {
+  readonly acceptedPerSecond: number;
+  readonly processedPerSecond: number;
+  readonly startP50Ms: number;
+  readonly startP99Ms: number;
+  readonly memoryMb: Readonly<Record<string, number>>;
+}
+
+/** Bare consume and ack. */
+export interface Ceiling {
+  readonly version: string;
+  readonly queueType: 'quorum' | 'classic';
+  readonly perSecond: number;
+}
+
+const PREFIX = 'warren-bench';
+const DATABASE = 'warren_bench';
+const CONCURRENCY = 500;
+const BATCH = 500;
+const SENDERS = 4;
+const RATE_PER_SECOND = 200;
+const TEXT = 'x'.repeat(186); // with its JSON around it: 200 bytes
+const WITHIN_MS = 180_000;
+
+/** Consume-and-ack rate of bare amqplib, in a process of its own. */
+export async function measureCeiling({ root, amqpUrl }: Site, count: number): Promise<Ceiling> {
+  const script = join(root, 'dist', 'test', 'bench', 'ceiling.js');
+  const { stdout } = await promisify(execFile)(process.execPath, [script, amqpUrl, PREFIX, String(count)]);
+  return JSON.parse(stdout) as Ceiling;
+}
+
+/** Accepting, processing, latency and memory, on a new database. */
+export async function measureFleet(site: Site, load: Load): Promise<Figures> {
+  await deleteTopology(site.amqpUrl, PREFIX, ['default']);
+  const databaseUrl = await createDatabaseBeside(site.serverUrl, DATABASE);
+  await prepareDatabase(databaseUrl, PREFIX);
+  const fleet: ServiceProcess[] = [];
+  try {
+    return await withDatabase(databaseUrl, async (db) => await measure(site, databaseUrl, load, db, fleet));
+  } finally {
+    await Promise.all(fleet.map(async (each) => await each.stop()));
+    await deleteTopology(site.amqpUrl, PREFIX, ['default']);
+    await dropDatabaseBeside(site.serverUrl, DATABASE);
+  }
+}
+
+async function measure(
+  site: Site,
+  databaseUrl: string,
+  load: Load,
+  db: Database,
+  fleet: ServiceProcess[],
+): Promise<Figures> {
+  const start = async (service: ServiceProcess['service'], name: string): Promise<ServiceProcess> => {
+    const started = await startProcess({
+      root: site.root,
+      service,
+      name,
+      logDir: join(site.root, '.warren', 'bench'),
+      env: environmentOf(site, databaseUrl),
+    });
+    fleet.push(started);
+    return started;
+  };
+  const producer = await start('producer', 'producer');
+  // A worker announces the type; it leaves before the tasks come, so that accepting is measured alone.
+  await (await start('worker', 'worker-0')).stop();
+
+  const acceptedPerSecond = await accept(producer.url, load.tasks);
+  const worker = await start('worker', 'worker-1');
+  await untilEnded(db);
+  const [span] = await run(db, processingSpan);
+  const processedPerSecond = (span?.tasks ?? 0) / (span?.seconds ?? Number.NaN);
+
+  const latencies = await startLatencies(producer.url, db, load.latencySeconds);
+  const memoryMb = Object.fromEntries(
+    await Promise.all([producer, worker].map(async ({ name, pid }) => [name, await residentMb(pid)] as const)),
+  );
+  return {
+    acceptedPerSecond,
+    processedPerSecond,
+    startP50Ms: percentile(latencies, 0.5),
+    startP99Ms: percentile(latencies, 0.99),
+    memoryMb,
+  };
+}
+
+function environmentOf(site: Site, databaseUrl: string): Record<string, string> {
+  return {
+    AMQP_URL: site.amqpUrl,
+    DATABASE_URL: databaseUrl,
+    WARREN_PREFIX: PREFIX,
+    WARREN_TASKS: join(site.root, 'dist', 'test', 'bench', 'noop.js'),
+    WARREN_QUEUES: `default:${CONCURRENCY}`,
+    WARREN_HTTP_PRODUCER_PORT: '0',
+    WARREN_HTTP_WORKER_PORT: '0',
+    WARREN_LOG_LEVEL: 'info',
+  };
+}
+
+/** Tasks per second through the HTTP door, in batches. */
+async function accept(producerUrl: string, tasks: number): Promise<number> {
+  const batches = Math.ceil(tasks / BATCH);
+  const body = { tasks: Array.from({ length: BATCH }, () => ({ type: 'bench.noop', input: { text: TEXT } })) };
+  let sent = 0;
+  const startedMs = systemClock.monotonicMs();
+  await Promise.all(
+    Array.from({ length: SENDERS }, async () => {
+      while (sent < batches) {
+        sent += 1;
+        const { status } = await call(producerUrl, 'POST', '/v1/tasks/batch', body);
+        if (status >= 300) throw new Error(`a batch was answered ${status}`);
+      }
+    }),
+  );
+  return (batches * BATCH) / ((systemClock.monotonicMs() - startedMs) / 1_000);
+}
+
+async function untilEnded(db: Database): Promise<void> {
+  const untilMs = systemClock.monotonicMs() + WITHIN_MS;
+  for (;;) {
+    const [counts] = await run(db, countEnded);
+    if (counts !== undefined && counts.ended === counts.tasks) return;
+    if (systemClock.monotonicMs() > untilMs) throw new Error(`${counts?.ended} of ${counts?.tasks} ended in time`);
+    await systemClock.sleep(250);
+  }
+}
+
+/** Milliseconds from the moment of sending to the start of the attempt, at a steady rate. */
+async function startLatencies(producerUrl: string, db: Database, seconds: number): Promise<number[]> {
+  const sentMs = new Map<string, number>();
+  const answers: Promise<unknown>[] = [];
+  const beganMs = systemClock.monotonicMs();
+  for (let index = 0; index < seconds * RATE_PER_SECOND; index += 1) {
+    await systemClock.sleep(beganMs + (index * 1_000) / RATE_PER_SECOND - systemClock.monotonicMs());
+    const key = `latency-${index}`;
+    sentMs.set(key, performance.timeOrigin + performance.now());
+    answers.push(
+      call(producerUrl, 'POST', '/v1/tasks', { type: 'bench.noop', input: { text: TEXT }, businessKey: key }),
+    );
+  }
+  await Promise.all(answers);
+  await untilEnded(db);
+  const starts = await run(db, listStarts);
+  return starts.flatMap(({ business_key: key, started_ms: startedMs }) => {
+    const sent = key === null ? undefined : sentMs.get(key);
+    // The first second warms up: connections, plans, compiled code.
+    return sent === undefined || startedMs === null || Number(key?.slice(8)) < RATE_PER_SECOND
+      ? []
+      : [startedMs - sent];
+  });
+}
+
+async function residentMb(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? Number.NaN) / 1_024;
+}
+
+/** The value below which `share` of the sorted values lie. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}
