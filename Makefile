@@ -24,13 +24,13 @@ down: build ## stop what `make up` started
 	@$(STACK) stop
 
 test: emit ## check, lint and run every test against a real broker and a real database
-	@node dist/scripts/test-run.js
+	@node dist/scripts/test-run.js $(TEST_FLAGS)
 
 test-long: emit ## the same, with the cases that take real time
-	@node dist/scripts/test-run.js --long
+	@node dist/scripts/test-run.js --long $(TEST_FLAGS)
 
 test-brokers: emit ## the same, with integration and fault tests on 3.10 and 4.3, or on each of WARREN_TEST_AMQP_URLS
-	@node dist/scripts/test-run.js --brokers
+	@node dist/scripts/test-run.js --brokers $(TEST_FLAGS)
 
 # As `build`, but a fault of the types does not end it: the test run names it among its results.
 emit: install
