@@ -6,10 +6,13 @@ import type { TaskType } from '../../shared/tasks/define-task.ts';
 import { isTaskType } from '../../shared/tasks/define-task.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
+import { systemClock } from '../../shared/time/clock.ts';
 import { callHandler } from './call-handler.ts';
 import { AttemptContext } from './context.ts';
 import { isDependencyFailure } from './dependency-failure.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
+
+const PROGRESS_EVERY_MS = 100;
 
 /** What piscina calls. */
 export async function runInThread(call: ThreadCall): Promise<Outcome> {
@@ -26,7 +29,7 @@ export async function runInThread(call: ThreadCall): Promise<Outcome> {
       log: line.logger({}),
       breakers: { run: (name, fn) => line.breaker(name, fn) },
       tempDirs: { make: () => line.tempDir(), remove: () => Promise.resolve() }, // the worker removes it, also after a kill
-      onProgress: (_taskId, _attempt, fraction, step) => line.say({ kind: 'progress', fraction, step }),
+      onProgress: (_taskId, _attempt, fraction, step) => line.progress(fraction, step),
     },
     type,
     call.taskId,
@@ -56,10 +59,15 @@ class WorkerLine {
   readonly #port: ThreadCall['port'];
   readonly #answers = new Map<number, (answer: ToThread) => void>();
   readonly #calls = new Map<number, AbortController>();
+  readonly #isDebug: boolean;
   #lastId = 0;
+  #progress: FromThread | undefined;
+  #progressSaidAtMs = -Infinity;
+  #cancelProgress: (() => void) | undefined;
 
   constructor(call: ThreadCall) {
     this.#port = call.port;
+    this.#isDebug = call.isDebug;
     this.#port.on('message', (message: ToThread) => this.#hear(message));
   }
 
@@ -67,7 +75,16 @@ class WorkerLine {
     this.#port.postMessage(message);
   }
 
+  /** Said at most ten times a second, the last word always: a loop that never pauses would fill the worker's memory. */
+  progress(fraction: number, step: string | undefined): void {
+    this.#progress = { kind: 'progress', fraction, step };
+    const restMs = this.#progressSaidAtMs + PROGRESS_EVERY_MS - systemClock.monotonicMs();
+    if (restMs <= 0) this.#sayProgress();
+    else this.#cancelProgress ??= systemClock.after(restMs, () => this.#sayProgress());
+  }
+
   close(): void {
+    this.#sayProgress();
     this.#port.close();
   }
 
@@ -80,9 +97,11 @@ class WorkerLine {
       error: (message, more) => write('error', message, more),
       warn: (message, more) => write('warn', message, more),
       info: (message, more) => write('info', message, more),
-      debug: (message, more) => write('debug', message, more),
+      debug: (message, more) => {
+        if (this.#isDebug) write('debug', message, more);
+      },
       child: (more) => this.logger({ ...fields, ...more }),
-      isDebug: true,
+      isDebug: this.#isDebug,
     };
   }
 
@@ -111,6 +130,15 @@ class WorkerLine {
     } finally {
       this.#calls.delete(id);
     }
+  }
+
+  #sayProgress(): void {
+    this.#cancelProgress?.();
+    this.#cancelProgress = undefined;
+    if (this.#progress === undefined) return;
+    this.say(this.#progress);
+    this.#progress = undefined;
+    this.#progressSaidAtMs = systemClock.monotonicMs();
   }
 
   #ask(question: (id: number) => FromThread): Promise<ToThread> {

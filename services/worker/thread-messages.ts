@@ -11,6 +11,8 @@ export interface ThreadCall {
   readonly attempt: number;
   readonly input: Uint8Array;
   readonly resultMaxBytes: number;
+  /** Whether debug lines of the handler go anywhere. */
+  readonly isDebug: boolean;
   readonly port: MessagePort;
 }
 

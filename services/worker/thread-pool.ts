@@ -65,7 +65,7 @@ export class ThreadPool implements Threads {
     const channel = new MessageChannel();
     const speaker = new ThreadSpeaker(channel.port1, ctx);
     return {
-      outcome: this.#run(attempt, call, channel.port2, killing.signal).finally(() => speaker.close()),
+      outcome: this.#run(attempt, ctx, call, channel.port2, killing.signal).finally(() => speaker.close()),
       abort: (reason) => speaker.abort(reason),
       kill: () => killing.abort(),
     };
@@ -78,8 +78,14 @@ export class ThreadPool implements Threads {
     await pool?.destroy();
   }
 
-  async #run(attempt: AttemptToRun, call: ThreadCallOptions, port: MessagePort, killed: AbortSignal): Promise<Outcome> {
-    const { type, taskId, input } = attempt;
+  async #run(
+    attempt: AttemptToRun,
+    ctx: AttemptContext,
+    call: ThreadCallOptions,
+    port: MessagePort,
+    killed: AbortSignal,
+  ): Promise<Outcome> {
+    const { type, taskId } = attempt;
     const module = this.#deps.moduleOf(type.name);
     if (module === undefined) throw new Bug(`no module is known for ${type.name}`);
     // piscina's own queue stalls when its last thread dies while calls wait, so none ever wait there
@@ -88,39 +94,42 @@ export class ThreadPool implements Threads {
       const pool = await (this.#pool ??= this.#open());
       killed.throwIfAborted();
       call.onStart();
-      const { resultMaxBytes } = call;
       const request: ThreadCall = {
         module,
         taskType: type.name,
         taskId,
         attempt: attempt.attempt,
-        input,
-        resultMaxBytes,
+        input: new Uint8Array(attempt.input), // a copy: of a view, the whole buffer below it would be sent
+        resultMaxBytes: call.resultMaxBytes,
+        isDebug: ctx.log.isDebug,
         port,
       };
       return restore((await pool.run(request, { transferList: [port], signal: killed })) as Outcome);
     } finally {
       this.#busy -= 1;
       const [next] = this.#waiting;
-      next?.begin();
+      if (this.#busy < this.#options.maxThreads) next?.begin();
     }
   }
 
+  /** Takes a thread's place, at once or when one is given back. One killed while it waits takes a place more, and leaves. */
   async #whenFree(killed: AbortSignal): Promise<void> {
-    if (this.#busy >= this.#options.maxThreads) {
-      await new Promise<void>((resolve) => {
-        const waiting: Waiting = {
-          begin: () => {
-            this.#waiting.delete(waiting);
-            killed.removeEventListener('abort', waiting.begin);
-            resolve();
-          },
-        };
-        this.#waiting.add(waiting);
-        killed.addEventListener('abort', waiting.begin);
-      });
+    if (this.#busy < this.#options.maxThreads) {
+      this.#busy += 1;
+      return;
     }
-    this.#busy += 1; // also by one that was killed while it waited: it leaves at once
+    await new Promise<void>((resolve) => {
+      const waiting: Waiting = {
+        begin: () => {
+          this.#waiting.delete(waiting);
+          killed.removeEventListener('abort', waiting.begin);
+          this.#busy += 1;
+          resolve();
+        },
+      };
+      this.#waiting.add(waiting);
+      killed.addEventListener('abort', waiting.begin);
+    });
   }
 
   async #open(): Promise<Piscina> {

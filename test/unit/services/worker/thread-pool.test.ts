@@ -42,7 +42,8 @@ describe('a handler in a thread', () => {
     const taskId = newId();
     const outcome = await runner.run(types.busy, null, taskId);
     await expect(access(String(valueOf(outcome)))).rejects.toMatchObject({ code: 'ENOENT' });
-    expect(runner.progress.map(({ step }) => step)).toEqual(['step 1', 'step 2', 'step 3', 'step 4', 'step 5']);
+    // a burst is cut to its first and its last word
+    expect(runner.progress.map(({ step }) => step)).toEqual(['step 1', 'step 5']);
     const fields = { taskId, taskType: 'thread.busy', part: 'inner', password: '***', fn: '[function]' };
     expect(runner.lines).toMatchObject([{ level: 'warn', message: 'said in a thread', fields }]);
   });
@@ -97,6 +98,15 @@ describe('a handler in a thread that cannot be reasoned with', () => {
     const many = await Promise.all([1, 2, 3, 4].map((n) => runner.run(n % 2 === 0 ? types.exits : types.echo, n)));
     expect(many.map(({ kind }) => kind)).toEqual(['succeeded', 'failed', 'succeeded', 'failed']);
   });
+});
+
+test('calls wait their turn, and one that is cancelled while it waits lets nobody past', async () => {
+  await using runner = await open({ maxThreads: 1 });
+  const ids = Array.from({ length: 6 }, () => newId());
+  const running = ids.map((taskId, index) => runner.run(index === 0 ? types.block : types.echo, index, taskId));
+  for (const taskId of ids.slice(1, 3)) runner.runner.abort(taskId, 'cancel');
+  const kinds = (await Promise.all(running)).map(({ kind }) => kind);
+  expect(kinds).toEqual(['failed', 'interrupted', 'interrupted', 'succeeded', 'succeeded', 'succeeded']);
 });
 
 test('breakers are the process’s own, also for calls in threads', async () => {
