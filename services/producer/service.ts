@@ -1,5 +1,5 @@
 /** The producer: wires its parts, starts and stops them in order. */
-import { Consumer } from '../../shared/amqp/consumer.ts';
+import { HttpServer } from '../../shared/http/server.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
@@ -12,6 +12,7 @@ import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { createAging } from './aging.ts';
 import { createDispatcher } from './dispatcher.ts';
+import { registerTaskRoutes } from './http/tasks.routes.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
 import { createReaper } from './reaper.ts';
 import { Submitter } from './submit.ts';
@@ -43,8 +44,46 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const loops = { db, clock, log, random, invite };
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
 
+  const limits = { ...config.limits, requireMessageId: producer.requireMessageId };
+  const http = new HttpServer(
+    {
+      clock,
+      log,
+      metrics,
+      checks: [
+        { name: 'postgres', check: () => (db.isAvailable ? undefined : 'does not answer') },
+        { name: 'task types', check: () => (catalog.isLoaded ? undefined : 'not loaded yet') },
+        {
+          name: 'outbox',
+          // RabbitMQ away is not a reason to refuse: what is accepted waits in the outbox until that is full.
+          check: () =>
+            waitingInOutbox < producer.outboxMaxRows ? undefined : 'is full: RabbitMQ has been away for long',
+        },
+      ],
+      addRoutes: (app) =>
+        registerTaskRoutes(app, {
+          db,
+          log,
+          catalog,
+          metrics,
+          limits,
+          submit: async (submission) => await submitter.submit(submission),
+        }),
+    },
+    {
+      host: config.http.host,
+      port: config.http.producerPort,
+      tokens: config.http.tokens,
+      bodyBytes: config.limits.messageBytes,
+      title: 'Warren Task API',
+      version: '1',
+    },
+  );
+
+  // Work comes in at the top: stopped first, so that what was accepted is invited before its connection closes.
   const part = inOrder(
     [
+      { name: 'http', part: http },
       {
         name: 'dispatcher',
         part: createDispatcher(loops, { intervalMs: dispatcher.intervalMs, batchSize: dispatcher.maxBatch }),
@@ -84,9 +123,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     ],
     log,
   );
-  void Consumer;
-  void submitter;
-  return await Promise.resolve({ part, describe: () => ({}) });
+  return await Promise.resolve({ part, describe: () => ({ address: http.url }) });
 }
 
 /** Forgets message ids whose seven days are over. */
