@@ -3,7 +3,7 @@ import type { ApiAnswer } from './api.ts';
 import type { CommandContext } from './context.ts';
 import { escapeLines } from './escape.ts';
 import { renderAge, renderFields, renderInstant, renderTable, stateCell } from './render.ts';
-import { renderAttempts, renderError, shortenJson } from './task-view.ts';
+import { renderAttempts, renderError, shortenText } from './task-view.ts';
 import { numberAt, rawMember, textAt, viewAt, viewsAt } from './view.ts';
 import type { View } from './view.ts';
 
@@ -38,7 +38,7 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
     return at === undefined ? undefined : renderInstant(at, io.clock.now());
   };
   const json = (name: string): string | undefined =>
-    letter[name] === null ? undefined : shortenJson(rawMember(answer, name));
+    letter[name] === null ? undefined : shortenText(rawMember(answer, name));
   const fields = renderFields(
     [
       ['dead letter', textAt(letter, 'id')],
@@ -56,9 +56,11 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
       ['error', message === undefined ? undefined : { text: message, paint: 'red' }],
       ['exchange', textAt(letter, 'exchange')],
       ['routing key', textAt(letter, 'routingKey')],
-      ['message', json('message')],
+      ['replayed to', destinationOf(viewAt(letter, 'replayedTo'))],
+      ['deaths', renderDeaths(viewsAt(letter, 'letters'))],
       ['input', json('input')],
-      ['body', json('body')],
+      ['body', shortenText(textAt(letter, 'text') ?? textAt(letter, 'body'))],
+      ['body bytes', numberAt(letter, 'bodyBytes')?.toString()],
       ['properties', json('properties')],
       ['headers', json('headers')],
       ['x-death', json('xDeath')],
@@ -69,7 +71,7 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
 }
 
 function renderStack(error: View): string {
-  const stack = textAt(error, 'errorStack') ?? textAt(error, 'stack');
+  const stack = textAt(error, 'stack');
   if (stack === undefined) return '';
   const lines = escapeLines(stack).split('\n');
   const more =
@@ -77,8 +79,16 @@ function renderStack(error: View): string {
   return `\n${[...lines.slice(0, SHOWN_STACK_LINES), ...more].join('\n')}\n`;
 }
 
-/** The error's members stand in a member of their own, or beside the others as `errorType`, `errorMessage`. */
+/** The error of a letter; an empty view where it has none. */
 function errorOf(letter: View): View {
-  const { errorType, errorMessage, errorCode, errorStack } = letter;
-  return viewAt(letter, 'error') ?? { errorType, errorMessage, errorCode, errorStack };
+  return viewAt(letter, 'error') ?? {};
+}
+
+function destinationOf(to: View | undefined): string | undefined {
+  return to === undefined ? undefined : `${textAt(to, 'exchange') ?? ''}/${textAt(to, 'routingKey') ?? ''}`;
+}
+
+/** A task that died more than once says so. */
+function renderDeaths(letters: readonly View[]): string | undefined {
+  return letters.length > 1 ? `${letters.length} of this task` : undefined;
 }

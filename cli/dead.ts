@@ -1,18 +1,20 @@
 /** `warren dead …`: list, show, replay, discard dead letters. */
 import type { Command } from 'commander';
+import { LETTER_KINDS, LETTER_STATES } from '../shared/dead-letters/reason.ts';
 import type { Clock } from '../shared/time/clock.ts';
 import { pathStep } from './api.ts';
 import type { Act } from './context.ts';
 import { renderDeadLetter, renderDeadLetters } from './dead-view.ts';
 import { escapeText } from './escape.ts';
 import { fetchListing, printListing } from './pages.ts';
-import { instantOrDuration, integerIn, oneOf } from './parse.ts';
+import type { Destination } from './parse.ts';
+import { instantOrDuration, integerIn, oneOf, parseDestination } from './parse.ts';
 import { addWait, conclude } from './task.ts';
 import { waitForTask } from './task-wait.ts';
 import { textAt } from './view.ts';
 
-const STATES = ['open', 'replaying', 'replayed', 'discarded'] as const;
-const KINDS = ['task', 'refused', 'foreign'] as const;
+const STATES = [...Object.keys(LETTER_STATES), 'all'];
+const KINDS = Object.keys(LETTER_KINDS);
 const EXAMPLE_ID = '0198f3a4-0b52-7e6f-8c1d-4a9e7b3f2c60';
 
 interface ListOptions {
@@ -31,6 +33,7 @@ interface ListOptions {
 
 interface ReplayOptions {
   readonly reason?: string;
+  readonly to?: Destination;
   readonly wait?: true;
   readonly timeout?: number;
 }
@@ -49,8 +52,12 @@ function addList(dead: Command, act: Act, clock: Clock): void {
   dead
     .command('list')
     .description('list dead letters, newest first')
-    .option('--state <state>', `only these; may be given more than once: ${STATES.join(', ')}`, oneOf(STATES))
-    .option('--kind <kind>', `only these: ${KINDS.join(', ')}`, oneOf(KINDS))
+    .option(
+      '--state <state>',
+      `only these, default open; may be given more than once: ${STATES.join(', ')}`,
+      oneOf(STATES),
+    )
+    .option('--kind <kind>', `only these; may be given more than once: ${KINDS.join(', ')}`, oneOf(KINDS))
     .option('--type <type>', 'only of this task type')
     .option('--queue <name>', 'only of this queue')
     .option('--reason <reason>', 'only with this reason')
@@ -60,10 +67,7 @@ function addList(dead: Command, act: Act, clock: Clock): void {
     .option('--limit <count>', 'letters in a page', integerIn(1, 200))
     .option('--cursor <cursor>', 'go on from where the last page ended')
     .option('--all', 'every page')
-    .addHelpText(
-      'after',
-      '\nExamples:\n  warren dead list --state open\n  warren dead list --type report.csv --after 1d --json',
-    )
+    .addHelpText('after', '\nExamples:\n  warren dead list\n  warren dead list --type report.csv --after 1d --json')
     .action(
       act<ListOptions>(async (context, options) => {
         const { all, after, before, task, ...filters } = options;
@@ -94,9 +98,14 @@ function addShow(dead: Command, act: Act): void {
 function addReplay(dead: Command, act: Act): void {
   const replay = dead
     .command('replay')
-    .description('run a dead task again, with its budget of attempts renewed')
+    .description('run a dead task again with a renewed budget of attempts, or send another letter back')
     .argument('<id>', 'id of the dead letter')
-    .option('--reason <text>', 'why, for the record');
+    .option('--reason <text>', 'why, for the record')
+    .option(
+      '--to <exchange/routing-key>',
+      'where a foreign letter goes, if not to where it came from; /queue is a queue by its name',
+      parseDestination,
+    );
   addWait(replay)
     .addHelpText('after', `\nExamples:\n  warren dead replay ${EXAMPLE_ID} --reason 'disk is free again' --wait`)
     .action(
@@ -104,7 +113,7 @@ function addReplay(dead: Command, act: Act): void {
         const api = await context.deadLetterApi();
         const answer = await api.post(
           `/v1/dead-letters/${pathStep(id)}/replay`,
-          JSON.stringify({ reason: options.reason }),
+          JSON.stringify({ reason: options.reason, destination: options.to }),
         );
         const taskId = textAt(answer.value, 'taskId');
         if (options.wait === true && taskId !== undefined) {
@@ -116,7 +125,9 @@ function addReplay(dead: Command, act: Act): void {
           return;
         }
         context.printJson(answer.bytes);
+        const isUnderWay = textAt(answer.value, 'state') === 'replaying';
         context.print(taskId === undefined ? 'Replayed.\n' : `Replayed; task ${escapeText(taskId)}.\n`);
+        if (isUnderWay) context.remark('RabbitMQ has not confirmed it yet; that is finished by itself.\n');
       }),
     );
 }

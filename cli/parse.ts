@@ -64,3 +64,16 @@ export function oneOf(
     return [...(before ?? []), ...given];
   };
 }
+
+/** Where a letter goes. */
+export interface Destination {
+  readonly exchange: string;
+  readonly routingKey: string;
+}
+
+/** `exchange/routing-key`; the routing key may hold slashes. */
+export function parseDestination(text: string): Destination {
+  const at = text.indexOf('/');
+  if (at < 0) throw new InvalidArgumentError('A destination is exchange/routing-key, or /queue.');
+  return { exchange: text.slice(0, at), routingKey: text.slice(at + 1) };
+}

@@ -6,8 +6,8 @@ import { cut, renderAge, renderDuration, renderFields, renderInstant, renderTabl
 import { numberAt, rawMember, textAt, textsAt, viewAt, viewsAt } from './view.ts';
 import type { View } from './view.ts';
 
-/** Characters of an input or result that are shown; `--json` shows all. */
-const SHOWN_JSON = 1_000;
+/** Columns of an input, result or body that are shown; `--json` shows all. */
+const SHOWN_CHARACTERS = 1_000;
 
 /** True for the ends that are no success. */
 export function isBadEnd(state: string): boolean {
@@ -26,7 +26,7 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
     const at = textAt(task, name);
     return at === undefined ? undefined : renderInstant(at, io.clock.now());
   };
-  const json = (name: string): string | undefined => shortenJson(rawMember(answer, name));
+  const json = (name: string): string | undefined => shortenText(rawMember(answer, name));
   const number = (name: string): string | undefined => numberAt(task, name)?.toString();
   return (
     renderFields(
@@ -114,27 +114,25 @@ export function renderAttempts(attempts: readonly View[], { io, paint }: Pick<Co
       textAt(attempt, 'outcome') ?? '',
       renderAge(textAt(attempt, 'finishedAt') ?? '', io.clock.now()),
       renderRunTime(attempt) ?? '',
-      renderError(viewAt(attempt, 'error') ?? attempt) ?? '',
+      renderError(viewAt(attempt, 'error') ?? {}) ?? '',
     ]),
     { paint, columns: io.stdout.columns },
   );
   return `\nattempts that did not succeed\n${table}`;
 }
 
-/** `TypeError: x is not a function (E_CODE)` out of an error's members, with or without `error…` before their names. */
+/** `TypeError: x is not a function (E_CODE)` out of an error's members. */
 export function renderError(error: View): string | undefined {
-  const type = textAt(error, 'errorType') ?? textAt(error, 'type');
-  const message = textAt(error, 'errorMessage') ?? textAt(error, 'message');
-  const code = textAt(error, 'errorCode') ?? textAt(error, 'code');
+  const [type, message, code] = ['type', 'message', 'code'].map((name) => textAt(error, name));
   const said = [type, message].filter((part) => part !== undefined && part !== '').join(': ');
   if (code === undefined) return said === '' ? undefined : said;
   return said === '' ? code : `${said} (${code})`;
 }
 
-/** JSON text cut to what a person reads; `undefined` stays. */
-export function shortenJson(json: string | undefined): string | undefined {
-  if (json === undefined || json.length <= SHOWN_JSON) return json;
-  return `${cut(json.slice(0, SHOWN_JSON * 2), SHOWN_JSON)} (${json.length} characters; --json shows all)`;
+/** A text cut to what a person reads; `undefined` stays. */
+export function shortenText(text: string | undefined): string | undefined {
+  if (text === undefined || text.length <= SHOWN_CHARACTERS) return text;
+  return `${cut(text.slice(0, SHOWN_CHARACTERS * 2), SHOWN_CHARACTERS)} (${text.length} characters; --json shows all)`;
 }
 
 /** The error of the last attempt that failed, where the task has not got over it. */

@@ -320,6 +320,50 @@ describe('dead', () => {
     ]);
   });
 
+  test('show tells why a task died, with its stack, its attempts and its input as it came', async () => {
+    const letter = `{"id":"d1","kind":"task","state":"open","reason":"timeout","taskId":"${ID}","type":"x","diedAt":"2026-05-01T09:00:00.000Z","closedAt":null,
+      "properties":null,"error":{"type":"TypeError","code":null,"message":"no\\u001b[2J","stack":"TypeError: no\\n    at f"},
+      "attempts":[{"attempt":1,"outcome":"failed","error":{"type":null,"code":"E_DISK","message":null}}],"letters":[{},{}],"input":{ "price": 1.10 }}`;
+    const { fetch } = answering(jsonAnswer(letter));
+    const { stdout } = await warren(['dead', 'show', 'd1'], { fetch, clock: sleepingClock() });
+    expect(stdout).toMatch(/died +2026-05-01T09:00:00.000Z \(1h ago\)\n/);
+    expect(stdout).toMatch(/error +TypeError: no\\u001b\[2J\n/);
+    expect(stdout).toMatch(/deaths +2 of this task\n/);
+    expect(stdout).toMatch(/input +\{ "price": 1\.10 \}\n/);
+    expect(stdout).toContain('\nTypeError: no\n    at f\n');
+    expect(stdout).toMatch(/1 +failed .*E_DISK\n/);
+    expect(stdout).not.toMatch(/null|properties|closed/);
+  });
+
+  test('show of a letter that never was a task shows its body as text, else as base64', async () => {
+    const letter = {
+      id: 'd1',
+      kind: 'foreign',
+      state: 'open',
+      reason: 'maxlen',
+      taskId: null,
+      exchange: 'e',
+      headers: { a: 1 },
+      bodyBytes: 3,
+      body: 'YWJj',
+      text: 'a\u0007c',
+    };
+    const shown = async (of: object): Promise<string> =>
+      (await warren(['dead', 'show', 'd1'], answering(jsonAnswer(of)))).stdout;
+    expect(await shown(letter)).toMatch(/body +a\\u0007c\n/);
+    expect(await shown({ ...letter, text: null })).toMatch(/body +YWJj\n/);
+  });
+
+  test('a replay to another place names it', async () => {
+    const { fetch, seen } = answering(jsonAnswer({ id: 'd1', kind: 'foreign', state: 'replaying' }, 202));
+    const { stdout, stderr } = await warren(['dead', 'replay', 'd1', '--to', 'orders/created', '--wait'], { fetch });
+    expect(seen[0]?.body).toBe('{"destination":{"exchange":"orders","routingKey":"created"}}');
+    expect({ stdout, stderr }).toEqual({
+      stdout: 'Replayed.\n',
+      stderr: 'RabbitMQ has not confirmed it yet; that is finished by itself.\n',
+    });
+  });
+
   test('a letter that is closed already is exit 1', async () => {
     const { fetch } = answering(problem('dead-letter-closed', 409));
     expect((await warren(['dead', 'discard', 'd1', '--reason', 'x'], { fetch })).exitCode).toBe(1);

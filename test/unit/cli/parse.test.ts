@@ -1,6 +1,13 @@
 /** Values of options. */
 import { expect, test } from '@jest/globals';
-import { instantOrDuration, integerIn, oneOf, parseDuration, parseInstant } from '../../../cli/parse.ts';
+import {
+  instantOrDuration,
+  integerIn,
+  oneOf,
+  parseDestination,
+  parseDuration,
+  parseInstant,
+} from '../../../cli/parse.ts';
 
 test.each([
   ['0', 0],
@@ -44,4 +51,10 @@ test('words of a closed set are collected, also from one option with commas', ()
   const parse = oneOf(['a', 'b', 'c']);
   expect(parse('c', parse('a,b', undefined))).toEqual(['a', 'b', 'c']);
   expect(() => parse('a,x', undefined)).toThrow('a, b, c');
+});
+
+test('a destination is an exchange and a routing key', () => {
+  expect(parseDestination('orders/created/eu')).toEqual({ exchange: 'orders', routingKey: 'created/eu' });
+  expect(parseDestination('/a-queue')).toEqual({ exchange: '', routingKey: 'a-queue' });
+  expect(() => parseDestination('orders')).toThrow('exchange/routing-key');
 });
