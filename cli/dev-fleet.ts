@@ -15,6 +15,7 @@ import { MIGRATIONS_DIR } from '../shared/tasks/backbone.ts';
 import { DEFAULT_QUEUE } from '../shared/tasks/define-task.ts';
 import type { CommandContext } from './context.ts';
 import type { DevOptions } from './dev.ts';
+import { escapeText } from './escape.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { loadTypes, withDatabase } from './installation.ts';
 import { renderFields } from './render.ts';
@@ -24,6 +25,10 @@ import { textAt } from './view.ts';
 const CONCURRENCY = 10;
 /** Milliseconds beyond the drain that stopping may take. */
 const STOP_MARGIN_MS = 4_000;
+
+/** Milliseconds to wait for all services to be ready, and between two looks. */
+const READY_WITHIN_MS = 15_000;
+const READY_POLL_MS = 50;
 
 /** Runs until Ctrl-C, or until a service asks to be started anew (exit 1). Throws what keeps a service from starting. */
 export async function runDevFleet(context: CommandContext, options: DevOptions): Promise<void> {
@@ -62,6 +67,10 @@ export async function runDevFleet(context: CommandContext, options: DevOptions):
   );
   await fleet.start();
   try {
+    await untilReady(
+      context,
+      services.map(([, service]) => addressOf(service)),
+    );
     announce(context, config, new Map(services));
     await untilAborted(AbortSignal.any([io.interrupted, ending.signal]));
     context.remark('Stopping; what runs is finished first. Ctrl-C again ends it at once.\n');
@@ -87,11 +96,10 @@ async function configure({ io, options }: CommandContext, { tasks, queues }: Dev
 }
 
 function announce(context: CommandContext, config: Config, services: ReadonlyMap<string, Service>): void {
-  const addressOf = (name: string): string | undefined => textAt(services.get(name)?.describe?.() ?? {}, 'address');
   const facts = {
-    taskApi: addressOf('producer'),
-    deadLetterApi: addressOf('dead-letter-handler'),
-    workerHealth: addressOf('worker'),
+    taskApi: addressOf(services.get('producer')),
+    deadLetterApi: addressOf(services.get('dead-letter-handler')),
+    workerHealth: addressOf(services.get('worker')),
     queues: config.worker.queues,
     taskTypes: services.get('worker')?.describe?.()['taskTypes'] ?? [],
   };
@@ -110,6 +118,33 @@ function announce(context: CommandContext, config: Config, services: ReadonlyMap
     ),
   );
   context.remark('Ready. Ctrl-C stops all.\n');
+}
+
+/** Where a service listens; services name it differently. */
+function addressOf(service: Service | undefined): string | undefined {
+  const facts = service?.describe?.() ?? {};
+  return textAt(facts, 'address') ?? textAt(facts, 'url');
+}
+
+/**
+ * Waits until every service says that it is ready: queues are declared and consumed only a moment after the start, and
+ * what is submitted before that would wait for the sweeper. What stays unready is said, and does not end the fleet.
+ */
+async function untilReady(context: CommandContext, addresses: readonly (string | undefined)[]): Promise<void> {
+  const { io } = context;
+  const untilMs = io.clock.monotonicMs() + READY_WITHIN_MS;
+  for (const address of addresses) {
+    while (address !== undefined && !io.interrupted.aborted) {
+      const answer = await io.fetch(`${address}/readyz`);
+      const told = await answer.text();
+      if (answer.ok) break;
+      if (io.clock.monotonicMs() > untilMs) {
+        context.remark(`${address} is not ready yet: ${escapeText(told.trim())}\n`);
+        break;
+      }
+      await io.clock.sleep(READY_POLL_MS, io.interrupted);
+    }
+  }
 }
 
 async function untilAborted(signal: AbortSignal): Promise<void> {
