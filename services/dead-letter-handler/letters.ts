@@ -21,6 +21,13 @@ export const LETTER_LIMITS = {
   keptBytes: 65_536,
 } as const;
 
+/** A message that was never an invitation, with what can be read of its death. */
+export interface Stray {
+  readonly message: DeadMessage;
+  readonly evidence: Evidence;
+  readonly death: Death | undefined;
+}
+
 /** A dead delivery, sorted. */
 export type Sorted =
   | {
@@ -29,12 +36,8 @@ export type Sorted =
       readonly message: DeadMessage;
       readonly evidence: Evidence;
     }
-  | {
-      readonly kind: 'refused' | 'foreign';
-      readonly message: DeadMessage;
-      readonly evidence: Evidence;
-      readonly death: Death | undefined;
-    };
+  | ({ readonly kind: 'refused' } & Stray)
+  | ({ readonly kind: 'foreign' } & Stray);
 
 /** Says what died: an invitation, what the front door refused, or anything else. Never throws. */
 export function sort(message: DeadMessage, names: Names): Sorted {
@@ -66,10 +69,7 @@ export interface NewLetter {
 }
 
 /** What is recorded of a message that the front door refused; `refusal` is `undefined` where it would be accepted now. */
-export function refusedLetter(
-  { message, evidence, death }: Extract<Sorted, { kind: 'refused' | 'foreign' }>,
-  refusal: Refusal | undefined,
-): NewLetter {
+export function refusedLetter({ message, evidence, death }: Stray, refusal: Refusal | undefined): NewLetter {
   const reason = refusal === undefined ? (death?.reason ?? 'rejected') : reasonOfFault(refusal.code);
   const routingKey = nameOf(message.routingKey);
   return bounded({
@@ -87,14 +87,7 @@ export function refusedLetter(
 }
 
 /** What is recorded of a message that never was for Warren. `note`: what is odd about it, in words. */
-export function foreignLetter(
-  {
-    message,
-    evidence,
-    death,
-  }: { readonly message: DeadMessage; readonly evidence: Evidence; readonly death: Death | undefined },
-  note?: string,
-): NewLetter {
+export function foreignLetter({ message, evidence, death }: Stray, note?: string): NewLetter {
   return bounded({
     id: newId<DeadLetterId>(),
     kind: 'foreign',

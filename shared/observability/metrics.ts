@@ -126,6 +126,11 @@ export const METRICS = {
   // Dead letters.
   deadLetters: counter('warren_dead_letters_total', 'Dead letters recorded, by reason.', [{ name: 'reason' }]),
   deadLettersOpen: gauge('warren_dead_letters_open', 'Dead letters that are neither replayed nor discarded.', []),
+  deadLettersOldestSeconds: gauge(
+    'warren_dead_letters_oldest_seconds',
+    'Seconds since the oldest open dead letter died; 0 without any.',
+    [],
+  ),
   replayed: counter('warren_replayed_total', 'Dead letters replayed, by what they were.', [
     label('kind', ['task', 'refused', 'foreign']),
   ]),

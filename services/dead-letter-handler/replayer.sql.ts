@@ -1,0 +1,181 @@
+/** The statements that replay and discard letters. Each writes its line of the audit in the same transaction. */
+import { sql, statement } from '../../shared/postgres/statement.ts';
+
+/**
+ * Makes a dead task run again: closes its open letter, gives it a new generation and a new budget, and invites it. The
+ * attempt number, the history and the letter stay. Nothing where the letter is not open or its task is not dead: of any number
+ * of calls, one wins. Locks the letter, then the task.
+ */
+export const replayTask = statement<
+  [letterId: string, actor: string, role: string, reason: string | null, auditId: string]
+>()({
+  name: 'replay_task',
+  text: sql`
+    with letter as (
+      update dead_letters l
+         set state = 'replayed', closed_at = clock_timestamp(), closed_by = $2::text, close_reason = $4::text
+       where l.id = $1::uuid and l.kind = 'task' and l.state = 'open'
+         and exists (select from tasks t where t.id = l.task_id and t.state = 'dead')
+      returning l.id, l.task_id
+    ), task as (
+      update tasks t
+         set state = 'pending', generation = t.generation + 1, failures = 0, lost_attempts = 0, deadline = null,
+             run_at = null, finished_at = null, result = null, invited_at = clock_timestamp()
+        from letter l
+       where t.id = l.task_id and t.state = 'dead'
+      returning t.id, t.type, t.queue, t.priority, t.generation
+    ), invited as (
+      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+      select clock_timestamp() + interval '10 s', array[id], array[type], array[queue], array[priority], array[generation]
+        from task
+      returning id
+    ), audited as (
+      insert into audit (id, actor, role, action, target, detail)
+      select $5::uuid, $2::text, $3::text, 'dead-letter.replay', l.id::text,
+             jsonb_build_object('kind', 'task', 'taskId', l.task_id, 'generation', t.generation, 'reason', $4::text)
+        from letter l
+        join task t on t.id = l.task_id
+    )
+    select t.id as task_id, t.type, t.queue, t.priority, t.generation, i.id as outbox_id
+      from task t
+      cross join invited i`,
+  columns: { task_id: 'uuid', type: 'text', queue: 'text', priority: 'int2', generation: 'int4', outbox_id: 'int8' },
+});
+
+/**
+ * Takes a letter with a message of its own for its way back: from here on it is published until RabbitMQ confirms. Nothing
+ * where it is not open, so that of any number of calls one wins.
+ */
+export const beginReplay = statement<
+  [
+    letterId: string,
+    actor: string,
+    role: string,
+    reason: string | null,
+    auditId: string,
+    exchange: string,
+    routingKey: string,
+  ]
+>()({
+  name: 'begin_replay',
+  text: sql`
+    with letter as (
+      update dead_letters l
+         set state = 'replaying', replay_at = clock_timestamp(), replay_exchange = $6::text, replay_routing_key = $7::text,
+             closed_by = $2::text, close_reason = $4::text
+       where l.id = $1::uuid and l.kind <> 'task' and l.state = 'open'
+      returning l.id, l.kind, l.body, l.properties, l.headers
+    ), audited as (
+      insert into audit (id, actor, role, action, target, detail)
+      select $5::uuid, $2::text, $3::text, 'dead-letter.replay', l.id::text,
+             jsonb_build_object('kind', l.kind, 'exchange', $6::text, 'routingKey', $7::text, 'reason', $4::text)
+        from letter l
+    )
+    select id, kind, body, properties, headers from letter`,
+  columns: { id: 'uuid', kind: 'text', body: 'bytea?', properties: 'jsonb?', headers: 'jsonb?' },
+});
+
+/** Closes letters whose messages RabbitMQ has confirmed. */
+export const finishReplays = statement<[letterIds: readonly string[]]>()({
+  name: 'finish_replays',
+  text: sql`
+    update dead_letters
+       set state = 'replayed', closed_at = clock_timestamp()
+     where id = any($1::uuid[]) and state = 'replaying'
+    returning id, kind`,
+  columns: { id: 'uuid', kind: 'text' },
+});
+
+/** Opens a letter again whose message certainly did not go, and says so in the audit. */
+export const reopenLetter = statement<
+  [letterId: string, actor: string, role: string, auditId: string, reason: string]
+>()({
+  name: 'reopen_letter',
+  text: sql`
+    with letter as (
+      update dead_letters
+         set state = 'open', closed_by = null, close_reason = null
+       where id = $1::uuid and state = 'replaying'
+      returning id
+    ), audited as (
+      insert into audit (id, actor, role, action, target, detail)
+      select $4::uuid, $2::text, $3::text, 'dead-letter.reopen', l.id::text, jsonb_build_object('reason', $5::text)
+        from letter l
+    )
+    select id from letter`,
+  columns: { id: 'uuid' },
+});
+
+/**
+ * Takes replays that nobody has finished: whoever began them crashed, or RabbitMQ did not confirm. Moves their `replay_at`,
+ * so that nothing is published inside a transaction. Index: dead_letters_replaying.
+ */
+export const takeUnfinished = statement<[afterMs: number, limit: number]>()({
+  name: 'take_unfinished',
+  text: sql`
+    update dead_letters l
+       set replay_at = clock_timestamp()
+      from (
+        select id
+          from dead_letters
+         where state = 'replaying' and replay_at < clock_timestamp() - $1::float8 * interval '1 ms'
+         order by replay_at
+         limit $2::int4
+           for no key update skip locked
+      ) u
+     where l.id = u.id and l.state = 'replaying'
+    returning l.id, l.kind, l.body, l.properties, l.headers, l.replay_exchange, l.replay_routing_key`,
+  columns: {
+    id: 'uuid',
+    kind: 'text',
+    body: 'bytea?',
+    properties: 'jsonb?',
+    headers: 'jsonb?',
+    replay_exchange: 'text?',
+    replay_routing_key: 'text?',
+  },
+});
+
+/** Closes an open letter unrun. Nothing where it is not open. */
+export const discardLetter = statement<
+  [letterId: string, actor: string, role: string, reason: string, auditId: string]
+>()({
+  name: 'discard_letter',
+  text: sql`
+    with letter as (
+      update dead_letters
+         set state = 'discarded', closed_at = clock_timestamp(), closed_by = $2::text, close_reason = $4::text
+       where id = $1::uuid and state = 'open'
+      returning id, kind, task_id
+    ), audited as (
+      insert into audit (id, actor, role, action, target, detail)
+      select $5::uuid, $2::text, $3::text, 'dead-letter.discard', l.id::text,
+             jsonb_build_object('kind', l.kind, 'taskId', l.task_id, 'reason', $4::text)
+        from letter l
+    )
+    select id from letter`,
+  columns: { id: 'uuid' },
+});
+
+/** What deciding about a letter needs. */
+export const readLetterHead = statement<[letterId: string]>()({
+  name: 'read_letter_head',
+  text: sql`
+    select l.id, l.kind, l.state, l.reason, l.task_id, l.exchange, l.routing_key, l.error_code, l.closed_at, l.closed_by,
+           (select t.state::text from tasks t where t.id = l.task_id) as task_state
+      from dead_letters l
+     where l.id = $1::uuid`,
+  columns: {
+    id: 'uuid',
+    kind: 'text',
+    state: 'text',
+    reason: 'text',
+    task_id: 'uuid?',
+    exchange: 'text?',
+    routing_key: 'text?',
+    error_code: 'text?',
+    closed_at: 'timestamptz?',
+    closed_by: 'text?',
+    task_state: 'text?',
+  },
+});
