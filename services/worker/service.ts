@@ -8,7 +8,6 @@ import type { Service, ServiceContext } from '../../shared/lifecycle/process-mai
 import { HealthServer } from '../../shared/http/health.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { Breakers } from '../../shared/resilience/breaker.ts';
-import type { BreakerState } from '../../shared/resilience/breaker.ts';
 import { announceQueues, announceTypes } from '../../shared/tasks/announce.ts';
 import { createBackbone } from '../../shared/tasks/backbone.ts';
 import { describeTask } from '../../shared/tasks/define-task.ts';
@@ -49,10 +48,16 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   const { db, inviter, consuming, topology, names } = backbone;
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
 
-  const observeBreaker = (breaker: string, state: BreakerState): void => {
-    metrics.breakerOpen.set(state === 'closed' ? 0 : 1, breaker);
-    log.warn('breaker changed', { breaker, state });
-  };
+  const breakers = new Breakers({
+    clock,
+    random,
+    isFailure: isDependencyFailure,
+    onState: (breaker, state) => {
+      metrics.breakerOpen.set(state === 'closed' ? 0 : 1, breaker);
+      log.warn('breaker changed', { breaker, state });
+    },
+    onLateCompletion: (breaker) => log.warn('call ended after its timeout', { breaker }),
+  });
   const book = new ClaimBook();
   const tempDirs = new TempDirs(
     { log },
@@ -69,12 +74,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       log,
       threads,
       tempDirs,
-      breakers: new Breakers({
-        clock,
-        random,
-        isFailure: isDependencyFailure,
-        onState: (name, state) => observeBreaker(name, state),
-      }),
+      breakers,
       onProgress: (taskId, attempt, fraction, step) => progress.say(taskId, attempt, fraction, step),
       onTooManyAbandoned: (count) =>
         context.requestStop(EXIT.temporary, `${count} handlers ignore their abort; start this worker anew`),
@@ -203,6 +203,10 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       { name: 'drain', part: createDrain({ intake, runner, claims, settles, clock, random, log }) },
       { name: 'intake', part: intake },
       { name: 'progress', part: progress },
+      {
+        name: 'breakers',
+        part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(breakers.stop()) },
+      },
       { name: 'leases', part: leases },
       { name: 'announcement', part: announcement },
       { name: 'temporary directories', part: tempDirs },

@@ -3,7 +3,8 @@
 import { isDate } from 'node:util/types';
 
 const SECRET_NAME = /pass(word|wd)?$|secret|token|authorization|cookie|api[-_]?key|credential/i;
-const URL_PASSWORD = /\b([a-z][a-z0-9+.-]*:\/\/)([^\s/?#@"']*)@/gi;
+// Bounded, so that a text without URLs costs one pass and not one for each of its words.
+const URL_PASSWORD = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)([^\s/?#@"']{0,512})@/gi;
 const BEARER = /\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}/gi;
 const DEEPEST = 8;
 const MOST_MEMBERS = 100;
