@@ -79,6 +79,7 @@ export class AmqpConnection implements Part, ChannelSource {
   #failure: WarrenError | undefined;
   #failureLogged = { text: '', atMs: Number.NEGATIVE_INFINITY };
   #reconnects = 0;
+  #stopped: Promise<void> | undefined;
 
   constructor(deps: AmqpDeps, options: AmqpOptions) {
     this.#deps = deps;
@@ -136,10 +137,14 @@ export class AmqpConnection implements Part, ChannelSource {
     return new SupervisedChannel({ ...this.#deps, source: this }, role, { minMs, maxMs });
   }
 
-  /** Begins to connect and returns; `connected` waits. Throws `config-invalid` for a wrong URL. */
+  /** Begins to connect and returns; `connected` waits. Throws `config-invalid` for a wrong URL or heartbeat. */
   async start(): Promise<void> {
     if (this.#manager !== undefined || this.#stopping.signal.aborted) return;
     const { connectionName, heartbeatSeconds, connectTimeoutMs, tls } = this.#options;
+    // 0 would turn heartbeats off, and with them the only notice of a dead link.
+    if (!(heartbeatSeconds >= 1 && heartbeatSeconds <= 600)) {
+      throw new WarrenError('config-invalid', { field: 'heartbeatSeconds', reason: 'must be 1 to 600' });
+    }
     this.#addresses = this.#options.urls.map((url) => parseAddress(url));
     if (this.#addresses.length === 0)
       throw new WarrenError('config-invalid', { field: 'amqp url', reason: 'none given' });
@@ -201,10 +206,13 @@ export class AmqpConnection implements Part, ChannelSource {
   }
 
   async stop(deadlineMs: number): Promise<void> {
-    const manager = this.#manager;
-    const alreadyStopping = this.#stopping.signal.aborted;
     this.#stopping.abort();
-    if (manager === undefined || alreadyStopping) return;
+    if (this.#manager === undefined) return;
+    this.#stopped ??= this.#close(this.#manager, deadlineMs);
+    await this.#stopped;
+  }
+
+  async #close(manager: AmqpConnectionManagerClass, deadlineMs: number): Promise<void> {
     const model = this.#model;
     const race = new AbortController();
     const closing = manager.close().then(

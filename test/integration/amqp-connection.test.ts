@@ -132,6 +132,14 @@ describe('connecting', () => {
     });
   });
 
+  test.each([{ urls: [] }, { urls: ['http://127.0.0.1'] }, { heartbeatSeconds: 0 }])(
+    'is not begun with %j',
+    async (wrong) => {
+      const { urls = [AMQP_URL], ...options } = wrong as Partial<AmqpOptions>;
+      await expect(open(urls, options)).rejects.toMatchObject({ code: 'config-invalid' });
+    },
+  );
+
   test('the same failure again is not logged again', async () => {
     await using opened = await open(['amqp://127.0.0.1:1']);
     await expect(opened.connection.connected({ withinMs: 500 })).rejects.toMatchObject({ code: 'broker-unavailable' });

@@ -4,7 +4,7 @@ import type { SupervisedChannel } from '../../shared/amqp/channel.ts';
 import type { AmqpConnection, AmqpOptions } from '../../shared/amqp/connection.ts';
 import { Consumer } from '../../shared/amqp/consumer.ts';
 import type { ConsumerDeps, ConsumerOptions, Delivery } from '../../shared/amqp/consumer.ts';
-import { readyCount } from '../../shared/amqp/throwaway-channel.ts';
+import { queueCounts, readyCount } from '../../shared/amqp/throwaway-channel.ts';
 import { silentLogger } from '../../shared/observability/log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { AMQP_URL, openBroker } from '../support/broker.ts';
@@ -223,6 +223,32 @@ describe('a consumer comes back', () => {
     await broker.raw.assertQueue(queue);
     await send(queue, 'a');
     await eventually(() => expect(bodies(got)).toEqual(['a']));
+  });
+});
+
+describe('a cancel by the server that keeps the consumer, as RabbitMQ 4.3 sends after the ack timeout', () => {
+  test('is answered by a cancel of ours; what comes before that is taken, and the channel lives on', async () => {
+    const queue = await broker.queue();
+    const connection = await broker.connect();
+    const channels = noteChannels(connection);
+    const { got, consumer } = await openConsumer({ queue, prefetch: 100 }, { connection });
+    await send(queue, 'before');
+    await eventually(() => expect(got).toHaveLength(1));
+    const sending = send(queue, ...Array.from({ length: 50 }, (_, index) => String(index)));
+    for (let round = 1; round <= 5; round += 1) {
+      await eventually(() => expect(consumer.isConsuming).toBe(true));
+      channels[0]?.current()?.emit('cancel', { consumerTag: `${queue}.${round}` });
+      expect(consumer.isConsuming).toBe(false);
+    }
+    await sending;
+    await eventually(() => expect(new Set(bodies(got)).size).toBe(51));
+    expect(got).toHaveLength(51);
+    expect(channels[0]?.generation).toBe(1);
+    // A quorum queue counts a cancelled consumer until its deliveries are answered.
+    for (const delivery of got) delivery.ack();
+    await eventually(async () => {
+      expect(await queueCounts({ connection, clock: systemClock }, queue)).toEqual({ ready: 0, consumers: 1 });
+    });
   });
 });
 

@@ -204,6 +204,23 @@ describe('while the broker does not answer', () => {
     expect(await drain(queue)).toEqual(['y']);
   });
 
+  test('a publish while the broker blocks is refused at once with its reason', async () => {
+    const { publisher, connection } = await openPublisher();
+    const queue = await broker.queue();
+    let changes = 0;
+    connection.onStateChange(() => (changes += 1));
+    // What amqplib emits when an alarm is raised; a real alarm would stop everybody who shares this broker.
+    connection.model?.emit('blocked', 'low on memory');
+    expect([connection.isBlocked, publisher.isReady, changes]).toEqual([true, false, 1]);
+    await expect(publisher.publish(to(queue, 'x'))).rejects.toMatchObject({
+      code: 'broker-unavailable',
+      facts: { reason: 'blocked: low on memory' },
+    });
+    connection.model?.emit('unblocked');
+    await publisher.publish(to(queue, 'y'));
+    expect(await drain(queue)).toEqual(['y']);
+  });
+
   test('confirms that the network lost fail when the connection ends', async () => {
     await using proxy = await FaultyProxy.open(AMQP_URL);
     const { publisher } = await openPublisher({}, { urls: [proxy.urlOf(AMQP_URL)] });
