@@ -1,5 +1,6 @@
 /** `warren doctor`: looks at everything that an installation stands on, and says in plain words what to do. */
 import type { Command } from 'commander';
+import { toCliError } from './cli-error.ts';
 import type { Act } from './context.ts';
 import { escapeText } from './escape.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -52,4 +53,18 @@ Examples:
         else if (failed.length > 0) context.exitWith(EXIT_CODES.failed);
       }),
     );
+}
+
+/** The finding for a check that threw. */
+export function failedFinding(check: string, thrown: unknown): Finding {
+  const { problem } = toCliError(thrown);
+  const { reason, server } = problem;
+  const where = typeof server === 'string' ? `${server}: ` : '';
+  const message = `${where}${typeof reason === 'string' ? reason : problem.title}`;
+  return {
+    check,
+    status: 'fail',
+    message,
+    ...(problem.hint === undefined ? { hint: problem.title } : { hint: problem.hint }),
+  };
 }
