@@ -1,0 +1,128 @@
+/** A producer's HTTP front door over a real database, without broker: what is committed is invited by nobody. */
+import { createMetrics } from '../../shared/observability/metrics.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
+import { silentLogger } from '../../shared/observability/log.ts';
+import type { Logger } from '../../shared/observability/log.ts';
+import type { Token } from '../../shared/config/format.ts';
+import { HttpServer } from '../../shared/http/server.ts';
+import { announceTypes } from '../../shared/tasks/announce.ts';
+import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
+import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
+import { Submitter } from '../../services/producer/submit.ts';
+import { openDatabase } from './database.ts';
+import type { TestDatabase } from './database.ts';
+
+/** An answer with its body as text and as JSON. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly json: Record<string, unknown>;
+}
+
+/** A front door that listens. */
+export interface TestTaskApi extends AsyncDisposable {
+  readonly url: string;
+  readonly db: TestDatabase;
+  readonly catalog: TypeCatalog;
+  readonly metrics: Metrics;
+  /** Says whether the outbox is full from now on. */
+  setOutboxFull(isFull: boolean): void;
+  get(path: string, headers?: Record<string, string>): Promise<Answer>;
+  post(path: string, body: string | Buffer | undefined, headers?: Record<string, string>): Promise<Answer>;
+}
+
+/** The limits of the configuration's defaults. */
+export const DEFAULT_LIMITS = { messageBytes: 262_144, depth: 64, headerBytes: 16_384, requireMessageId: false };
+
+/** Statements planned as services have them planned. */
+export const SERVICE_PLANS = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' };
+
+/** A description of a task type, as a worker announces it. */
+export function aType(name: string, changes: Partial<TaskTypeDescription> = {}): TaskTypeDescription {
+  return {
+    name,
+    queue: 'default',
+    priority: 4,
+    timeoutMs: 60_000,
+    isolation: 'loop',
+    retry: { maxAttempts: 5, firstDelayMs: 1_000, maxDelayMs: 60_000 },
+    inputSchema: undefined,
+    ...changes,
+  };
+}
+
+/** Opens one. */
+export async function openTaskApi(
+  types: readonly TaskTypeDescription[],
+  options: { readonly tokens?: readonly Token[]; readonly log?: Logger } = {},
+): Promise<TestTaskApi> {
+  const log = options.log ?? silentLogger;
+  const db = await openDatabase({ settings: SERVICE_PLANS });
+  await announceTypes(db.database, types, 'test');
+  const catalog = new TypeCatalog({ db: db.database, clock: systemClock, log, random: () => 0.5 });
+  await catalog.start();
+  let isFull = false;
+  const submitter = new Submitter(
+    { db: db.database, log, invite: async () => await Promise.resolve(true), isOutboxFull: () => isFull },
+    { maxBatch: 500 },
+  );
+  const metrics = createMetrics({ service: 'producer', version: '', withProcess: false });
+  const server = new HttpServer(
+    {
+      clock: systemClock,
+      log,
+      checks: [],
+      metrics,
+      addRoutes: (app) =>
+        registerTaskRoutes(app, {
+          db: db.database,
+          log,
+          catalog,
+          metrics,
+          limits: DEFAULT_LIMITS,
+          submit: async (submission) => await submitter.submit(submission),
+        }),
+    },
+    {
+      host: '127.0.0.1',
+      port: 0,
+      tokens: options.tokens ?? [],
+      bodyBytes: DEFAULT_LIMITS.messageBytes,
+      title: 'Warren Task API',
+      version: '0.1.0',
+    },
+  );
+  await server.start();
+  const url = server.url ?? '';
+  const ask = async (path: string, init: RequestInit): Promise<Answer> => {
+    const response = await fetch(url + path, init);
+    const text = await response.text();
+    const isJson = (response.headers.get('content-type') ?? '').includes('json');
+    const json = isJson ? (JSON.parse(text) as Record<string, unknown>) : {};
+    return { status: response.status, headers: response.headers, text, json };
+  };
+  return {
+    url,
+    db,
+    catalog,
+    metrics,
+    setOutboxFull: (next) => {
+      isFull = next;
+    },
+    get: async (path, headers = {}) => await ask(path, { headers }),
+    post: async (path, body, headers = {}) =>
+      await ask(path, {
+        method: 'POST',
+        headers: body === undefined ? headers : { 'content-type': 'application/json', ...headers },
+        ...(body === undefined ? {} : { body }),
+      }),
+    async [Symbol.asyncDispose]() {
+      await server.stop(systemClock.monotonicMs() + 2_000);
+      await catalog.stop(0);
+      await db[Symbol.asyncDispose]();
+    },
+  };
+}

@@ -1,0 +1,37 @@
+/** Tools that a test needs and a machine may lack. Their tests are then skipped under a name that says which tool is missing. */
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { test } from '@jest/globals';
+
+/** A tool, and where it was found. */
+export interface Tool {
+  /** Shown in the name of a skipped test. */
+  readonly name: string;
+  /** Path of the program; `undefined` where it is absent. */
+  readonly path: string | undefined;
+}
+
+/** A Python with pika: `WARREN_TEST_PYTHON`, else the first of the usual ones that has it. */
+export const pika: Tool = {
+  name: 'python3 with pika',
+  path: [process.env['WARREN_TEST_PYTHON'], '/usr/bin/python3', 'python3'].find((path) => hasPika(path)),
+};
+
+/** Declares a test that needs a tool; `run` gets its path. Where the tool is absent the test is skipped, and its name says why. */
+export function testWith(tool: Tool, name: string, run: (path: string) => Promise<void>, withinMs = 5_000): void {
+  const { path } = tool;
+  // oxlint-disable jest/no-disabled-tests, jest/expect-expect, jest/valid-title -- because a tool may be absent; the caller expects and names
+  if (path === undefined) test.skip(`${name} [needs ${tool.name}]`, () => undefined);
+  else test(name, async () => await run(path), withinMs);
+  // oxlint-enable jest/no-disabled-tests, jest/expect-expect, jest/valid-title
+}
+
+function hasPika(path: string | undefined): boolean {
+  if (path === undefined || (path.startsWith('/') && !existsSync(path))) return false;
+  try {
+    execFileSync(path, ['-c', 'import pika'], { stdio: 'ignore', timeout: 20_000 });
+    return true;
+  } catch {
+    return false; // no Python, or one without pika
+  }
+}
