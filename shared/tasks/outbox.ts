@@ -94,7 +94,8 @@ export class Inviter implements Part {
         of: row.invitations.length,
         err: toError(failure),
       });
-      if (failed.length < row.invitations.length) {
+      // While RabbitMQ is away every row waits for the sweeper anyway; anything else is worth an early second try.
+      if (failed.length < row.invitations.length || !isWarrenError(failure, 'broker-unavailable')) {
         await run(this.#deps.db, shrinkOutbox, row.id, failed, RETRY_IN_MS);
       }
     } catch (thrown) {
