@@ -76,11 +76,9 @@ export class Claims {
   }
 
   async #claim(batch: readonly Wanted[]): Promise<ClaimAnswer[]> {
-    // An id is claimed once a batch; further deliveries of it lose.
+    // An id is claimed once a batch; further deliveries of it lose, and so do those of a generation that another one outdates.
     const wanted = new Map<string, number>();
-    for (const { taskId, generation } of batch) {
-      if (!wanted.has(taskId)) wanted.set(taskId, generation);
-    }
+    for (const { taskId, generation } of batch) wanted.set(taskId, Math.max(wanted.get(taskId) ?? 0, generation));
     const won = await this.#askUntilAnswered(wanted);
     return batch.map(({ taskId, generation }) => {
       const claim = won.get(taskId);
@@ -111,17 +109,16 @@ export class Claims {
     for (let tries = 0; ; tries += 1) {
       try {
         const won = new Map<string, Claim>();
-        if (tries > 0) {
-          for (const row of await run(db, findClaimed, [...wanted.keys()], claimId)) keep(won, row, claimId);
-        }
-        const open = [...wanted].filter(([taskId]) => !won.has(taskId));
-        const ids = open.map(([taskId]) => taskId);
-        const generations = open.map(([, generation]) => generation);
+        const ids = [...wanted.keys()];
         const rows = await retryConflicts(
           db,
-          async () => await run(db, claimTasks, ids, generations, workerId, claimId),
+          async () => await run(db, claimTasks, ids, [...wanted.values()], workerId, claimId),
         );
         for (const row of rows) keep(won, row, claimId);
+        if (tries > 0 && won.size < wanted.size) {
+          // Asked last: an earlier try may have been committed as late as just now, and cannot be any more.
+          for (const row of await run(db, findClaimed, ids, claimId)) keep(won, row, claimId);
+        }
         return rows[0]?.has_lease === true || won.size > 0 ? won : undefined;
       } catch (thrown) {
         if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' }, thrown);
