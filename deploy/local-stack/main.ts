@@ -1,5 +1,6 @@
 /** The local stack's command line: see USAGE. Progress goes to standard error, what programs read to standard output. */
 import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { constants } from 'node:os';
 import { parseArgs } from 'node:util';
 import { toError } from '../../shared/errors/to-error.ts';
@@ -67,20 +68,21 @@ async function runWithStack(
 ): Promise<number> {
   const [file, ...args] = command;
   if (file === undefined) throw new StackFailure(USAGE, EXIT_USAGE);
+  // Ctrl-C reaches the command as well, a signal to us alone is handed on; the servers are stopped after it either way.
+  let child: ChildProcess | undefined;
+  let interruptedBy: NodeJS.Signals | undefined;
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(signal, () => {
+      interruptedBy = signal;
+      if (signal !== 'SIGINT') child?.kill(signal);
+    });
+  }
   const stack = await startStack({ name, log });
   let exitCode = 1;
   try {
-    const child = spawn(file, args, { stdio: 'inherit', env: { ...process.env, ...environmentOf(stack) } });
-    // Ctrl-C reaches the whole group; a signal to us alone is handed on. Either way the servers are stopped after it.
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.on(signal, () => {
-        if (signal !== 'SIGINT') child.kill(signal);
-      });
-    }
-    exitCode = await new Promise<number>((resolve, reject) => {
-      child.once('error', reject);
-      child.once('exit', (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));
-    });
+    if (interruptedBy !== undefined) return 128 + constants.signals[interruptedBy];
+    child = spawn(file, args, { stdio: 'inherit', env: { ...process.env, ...environmentOf(stack) } });
+    exitCode = await endOf(child);
     return exitCode;
   } finally {
     // What a failed command leaves running would only be forgotten.
@@ -89,6 +91,14 @@ async function runWithStack(
       await stack.stop();
     }
   }
+}
+
+/** The exit code of a process, as shells show the end by a signal. */
+async function endOf(child: ChildProcess): Promise<number> {
+  return await new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('exit', (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));
+  });
 }
 
 function urlsOf({ amqpUrl, databaseUrl, managementUrl, prefix, brokerVersion, databaseVersion }: StackUrls): StackUrls {

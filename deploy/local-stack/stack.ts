@@ -62,14 +62,23 @@ export interface Stack extends StackUrls {
   stop(): Promise<void>;
 }
 
-/** Starts what is missing and returns when both answer. Throws a StackFailure. Servers outlive this process until `stop`. */
+/**
+ * Starts what is missing and returns when both answer. Throws a StackFailure, and then leaves nothing running that it
+ * started. Servers outlive this process until `stop`.
+ */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const site = await openSite(options);
   await using _lock = await lockServers(site);
   const isPrivate = options.onlyPrivate === true;
   const named = (variable: string): string => (isPrivate ? '' : (process.env[variable] ?? ''));
   const broker = options.only === 'database' ? NO_BROKER : await startBroker(site, named('AMQP_URL'));
-  const database = options.only === 'broker' ? NO_DATABASE : await startDatabase(site, named('DATABASE_URL'));
+  let database = NO_DATABASE;
+  try {
+    if (options.only !== 'broker') database = await startDatabase(site, named('DATABASE_URL'));
+  } catch (thrown) {
+    if (broker.wasStarted) await broker.control.stop(); // half a stack is of no use, and nobody would stop it
+    throw thrown;
+  }
   return {
     ...broker.facts,
     ...database.facts,
