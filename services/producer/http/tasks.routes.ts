@@ -42,6 +42,8 @@ export interface TaskRoutesDeps extends SubmissionDeps {
 const JSON_TYPE = 'application/json; charset=utf-8';
 /** Bodies of a batch, in bodies of one task. */
 const BATCH_FACTOR = 32;
+const CANCEL_BYTES = 4_096;
+const NO_BODY = Buffer.from('{}');
 const params = z.object({ id: z.string().max(100).describe('Id of the task.') });
 
 /** Answers are written as text, with bodies in them that no serializer may touch: the schemas are for the document. */
@@ -146,14 +148,25 @@ function addCancel(app: App, deps: TaskRoutesDeps): void {
   const schema = {
     summary: 'Cancel a task: at once where it waits, by aborting its attempt where it runs',
     params,
-    body: rawBody(cancelBody).optional(),
+    body: rawBody(cancelBody),
     response: documented({ 200: cancelAnswer, 202: cancelAnswer, '4xx': problem }),
   };
-  app.post('/v1/tasks/:id/cancel', { ...requireRole('operator'), bodyLimit: 4_096, schema }, async (request, reply) => {
+  const options = {
+    ...requireRole('operator'),
+    bodyLimit: CANCEL_BYTES,
+    schema,
+    // The body may be absent.
+    preValidation: async (request: { body: unknown }): Promise<void> => {
+      request.body ??= { raw: NO_BODY };
+      await Promise.resolve();
+    },
+  };
+  app.post('/v1/tasks/:id/cancel', options, async (request, reply) => {
     const id = idOf(request.params.id);
-    const body = request.body ?? undefined;
-    const exact = { maxBytes: 4_096, maxDepth: deps.limits.depth };
-    const reason = body === undefined ? undefined : parseBody(body, cancelBody, exact).value.reason;
+    const { reason } = parseBody(request.body, cancelBody, {
+      maxBytes: CANCEL_BYTES,
+      maxDepth: deps.limits.depth,
+    }).value;
     const cancelled = await cancelTask(deps.db, { taskId: id, actor: request.actor, reason });
     const { name: actor, role } = request.actor;
     deps.log.info('cancel asked for', { taskId: id, actor, role, became: cancelled.kind });
