@@ -4,7 +4,8 @@ import { sql, statement } from '../../shared/postgres/statement.ts';
 /**
  * Makes a dead task run again: closes its open letter, gives it a new generation and a new budget, and invites it. The
  * attempt number, the history and the letter stay. Nothing where the letter is not open or its task is not dead: of any number
- * of calls, one wins. Locks the letter, then the task.
+ * of calls, one wins. The claim of the attempt that died goes, so that whatever its worker still says is fenced. Locks the
+ * letter, then the task.
  */
 export const replayTask = statement<
   [letterId: string, actor: string, role: string, reason: string | null, auditId: string]
@@ -20,7 +21,7 @@ export const replayTask = statement<
     ), task as (
       update tasks t
          set state = 'pending', generation = t.generation + 1, failures = 0, lost_attempts = 0, deadline = null,
-             run_at = null, finished_at = null, result = null, invited_at = clock_timestamp()
+             claim_id = null, run_at = null, finished_at = null, result = null, invited_at = clock_timestamp()
         from letter l
        where t.id = l.task_id and t.state = 'dead'
       returning t.id, t.type, t.queue, t.priority, t.generation
