@@ -11,7 +11,7 @@ import { loadConfig } from '../shared/config/load.ts';
 import type { LoadedConfig } from '../shared/config/load.ts';
 import type { Config } from '../shared/config/schema.ts';
 import { Bug } from '../shared/errors/warren-error.ts';
-import { silentLogger } from '../shared/observability/log.ts';
+import { silentLogger } from '../shared/observability/silent-log.ts';
 import type { Database } from '../shared/postgres/pool.ts';
 import { run } from '../shared/postgres/statement.ts';
 import { createConnection, createDatabase } from '../shared/tasks/backbone.ts';

@@ -19,7 +19,7 @@ Examples:
         const { loadCliConfig, withDatabase } = await import('./installation.ts');
         const { MIGRATIONS_DIR } = await import('../shared/tasks/backbone.ts');
         const { claimPrefix, migrate } = await import('../shared/postgres/migrate.ts');
-        const { silentLogger } = await import('../shared/observability/log.ts');
+        const { silentLogger } = await import('../shared/observability/silent-log.ts');
         const { config } = loadCliConfig(context);
         const { applied } = await withDatabase(context, config, async (database) => {
           const done = await migrate(database, { dir: MIGRATIONS_DIR, log: silentLogger });

@@ -19,7 +19,7 @@ export function addTopologyCommands(program: Command, act: Act): void {
       act<{ readonly queues?: readonly string[] }>(async (context, options) => {
         const { loadCliConfig, queuesOf, wantedTopology, withBroker, withDatabase } = await import('./installation.ts');
         const { applyTopology } = await import('../shared/amqp/topology-apply.ts');
-        const { silentLogger } = await import('../shared/observability/log.ts');
+        const { silentLogger } = await import('../shared/observability/silent-log.ts');
         const { config } = loadCliConfig(context);
         const { clock } = context.io;
         const known = await withDatabase(context, config, async (database) => await queuesOf(database, config));

@@ -2,7 +2,7 @@
 import { AmqpConnection, DEFAULT_AMQP } from '../shared/amqp/connection.ts';
 import { withChannel } from '../shared/amqp/throwaway-channel.ts';
 import { topologyOf } from '../shared/amqp/topology.ts';
-import { silentLogger } from '../shared/observability/log.ts';
+import { silentLogger } from '../shared/observability/silent-log.ts';
 import { claimPrefix, migrate } from '../shared/postgres/migrate.ts';
 import { Database } from '../shared/postgres/pool.ts';
 import { MIGRATIONS_DIR } from '../shared/tasks/backbone.ts';

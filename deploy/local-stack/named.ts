@@ -1,5 +1,5 @@
 /** Servers that the user named. They are asked, never changed, except that a database of our own is made where we may. */
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { toError, codeOf } from '../../shared/errors/to-error.ts';
 import { Database } from '../../shared/postgres/pool.ts';
 import { systemClock } from '../../shared/time/clock.ts';

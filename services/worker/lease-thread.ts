@@ -5,7 +5,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { toError } from '../../shared/errors/to-error.ts';
 import { Bug } from '../../shared/errors/warren-error.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { Database } from '../../shared/postgres/pool.ts';
 import type { DatabaseOptions } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';

@@ -63,13 +63,3 @@ function render(info: winston.Logform.TransformableInfo): string {
   const fields = info['fields'] as LogFields;
   return JSON.stringify(redact({ at: new Date().toISOString(), level, message, ...fields }));
 }
-
-/** A logger that writes nothing. */
-export const silentLogger: Logger = {
-  error: () => undefined,
-  warn: () => undefined,
-  info: () => undefined,
-  debug: () => undefined,
-  child: () => silentLogger,
-  isDebug: false,
-};

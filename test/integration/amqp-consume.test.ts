@@ -5,7 +5,7 @@ import type { AmqpConnection, AmqpOptions } from '../../shared/amqp/connection.t
 import { Consumer } from '../../shared/amqp/consumer.ts';
 import type { ConsumerDeps, ConsumerOptions, Delivery } from '../../shared/amqp/consumer.ts';
 import { queueCounts, readyCount } from '../../shared/amqp/throwaway-channel.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { AMQP_URL, openBroker } from '../support/broker.ts';
 import type { TestBroker } from '../support/broker.ts';

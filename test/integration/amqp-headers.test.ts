@@ -5,7 +5,7 @@ import type { Delivery } from '../../shared/amqp/consumer.ts';
 import { headersFromStored, headersToStored, withoutBrokerHeaders } from '../../shared/amqp/headers.ts';
 import type { StoredHeaders } from '../../shared/amqp/headers.ts';
 import { DEFAULT_PUBLISHER, Publisher } from '../../shared/amqp/publisher.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { openBroker } from '../support/broker.ts';
 import type { TestBroker } from '../support/broker.ts';

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { AmqpOptions, AmqpConnection } from '../../shared/amqp/connection.ts';
 import { DEFAULT_PUBLISHER, Publisher } from '../../shared/amqp/publisher.ts';
 import type { Outgoing, OutgoingProperties, PublisherOptions } from '../../shared/amqp/publisher.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { AMQP_URL, openBroker } from '../support/broker.ts';
 import type { TestBroker } from '../support/broker.ts';

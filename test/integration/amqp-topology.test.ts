@@ -12,7 +12,7 @@ import type { TopologyApplyDeps } from '../../shared/amqp/topology-apply.ts';
 import { findDrift } from '../../shared/amqp/topology-drift.ts';
 import { namesOf, topologyOf } from '../../shared/amqp/topology.ts';
 import type { Topology } from '../../shared/amqp/topology.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import type { LogFields } from '../../shared/observability/log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { openBroker } from '../support/broker.ts';

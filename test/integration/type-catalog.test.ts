@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { z } from 'zod';
 import { isWarrenError } from '../../shared/errors/warren-error.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { announceQueues, announceTypes } from '../../shared/tasks/announce.ts';
 import { defineTask, describeTask } from '../../shared/tasks/define-task.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';

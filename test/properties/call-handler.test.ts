@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { z } from 'zod';
 import { callHandler } from '../../services/worker/call-handler.ts';
 import { AttemptContext } from '../../services/worker/context.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { defineTask } from '../../shared/tasks/define-task.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';

@@ -8,7 +8,7 @@ import { AmqpConnection, DEFAULT_AMQP } from '../../shared/amqp/connection.ts';
 import type { AmqpOptions } from '../../shared/amqp/connection.ts';
 import { namesOf } from '../../shared/amqp/topology.ts';
 import type { Logger } from '../../shared/observability/log.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 
 /** The broker under test: `WARREN_TEST_AMQP_URL`, else the standard port with the standard user. */

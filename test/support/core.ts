@@ -6,7 +6,7 @@ import type { Claim } from '../../services/worker/claims.ts';
 import { Settles } from '../../services/worker/settles.ts';
 import type { Verdict } from '../../services/worker/verdict.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { Database } from '../../shared/postgres/pool.ts';
 import type { Query, QueryResult } from '../../shared/postgres/statement.ts';
 import { newId } from '../../shared/tasks/ids.ts';

@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { Database } from '../../shared/postgres/pool.ts';
 import type { DatabaseOptions } from '../../shared/postgres/pool.ts';
 import { migrate } from '../../shared/postgres/migrate.ts';

@@ -6,7 +6,7 @@ import { encodeInvitation } from '../../shared/amqp/message.ts';
 import { applyTopology } from '../../shared/amqp/topology-apply.ts';
 import { topologyOf } from '../../shared/amqp/topology.ts';
 import { loadConfig } from '../../shared/config/load.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { AMQP_URL } from './broker.ts';
 import { aDeath, addTask, openWorker, rows } from './core.ts';

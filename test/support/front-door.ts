@@ -7,7 +7,7 @@ import { DEFAULT_PUBLISHER, Publisher } from '../../shared/amqp/publisher.ts';
 import { applyTopology } from '../../shared/amqp/topology-apply.ts';
 import { namesOf, topologyOf } from '../../shared/amqp/topology.ts';
 import type { Names } from '../../shared/amqp/topology.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';

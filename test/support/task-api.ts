@@ -1,7 +1,7 @@
 /** A producer's HTTP front door over a real database, without broker: what is committed is invited by nobody. */
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
-import { silentLogger } from '../../shared/observability/log.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { Token } from '../../shared/config/format.ts';
 import { HttpServer } from '../../shared/http/server.ts';
@@ -9,6 +9,7 @@ import { announceTypes } from '../../shared/tasks/announce.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { TASK_API } from '../../services/producer/http/openapi.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { Submitter } from '../../services/producer/submit.ts';
 import { openDatabase } from './database.ts';
@@ -91,8 +92,7 @@ export async function openTaskApi(
       port: 0,
       tokens: options.tokens ?? [],
       bodyBytes: DEFAULT_LIMITS.messageBytes,
-      title: 'Warren Task API',
-      version: '0.1.0',
+      ...TASK_API,
     },
   );
   await server.start();

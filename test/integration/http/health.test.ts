@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { HealthServer } from '../../../shared/http/health.ts';
 import type { HealthDeps } from '../../../shared/http/health.ts';
-import { silentLogger } from '../../../shared/observability/log.ts';
+import { silentLogger } from '../../../shared/observability/silent-log.ts';
 import { createMetrics } from '../../../shared/observability/metrics.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 

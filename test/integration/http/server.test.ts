@@ -5,7 +5,7 @@ import { WarrenError } from '../../../shared/errors/warren-error.ts';
 import { parseBody, rawBody } from '../../../shared/http/body.ts';
 import { HttpServer, requireRole } from '../../../shared/http/server.ts';
 import type { App, HttpServerOptions } from '../../../shared/http/server.ts';
-import { silentLogger } from '../../../shared/observability/log.ts';
+import { silentLogger } from '../../../shared/observability/silent-log.ts';
 import { createMetrics } from '../../../shared/observability/metrics.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 import { openSocket, send } from '../../support/raw-http.ts';

@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from '@jest/globals';
 import { HealthServer } from '../../../shared/http/health.ts';
-import { silentLogger } from '../../../shared/observability/log.ts';
+import { silentLogger } from '../../../shared/observability/silent-log.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 
 const register = new URL('../../support/ts-register.mjs', import.meta.url).href;

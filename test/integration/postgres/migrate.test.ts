@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { silentLogger } from '../../../shared/observability/log.ts';
+import { silentLogger } from '../../../shared/observability/silent-log.ts';
 import { checkMigrations, claimPrefix, migrate } from '../../../shared/postgres/migrate.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 import { aDatabase, openEmptyDatabase } from '../../support/database.ts';

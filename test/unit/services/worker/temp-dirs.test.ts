@@ -4,7 +4,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { TempDirs } from '../../../../services/worker/temp-dirs.ts';
-import { silentLogger } from '../../../../shared/observability/log.ts';
+import { silentLogger } from '../../../../shared/observability/silent-log.ts';
 
 let root: string;
 beforeEach(async () => {
