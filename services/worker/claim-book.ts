@@ -36,7 +36,9 @@ export class ClaimBook {
   settled(claimIds: readonly string[], deleted: readonly string[]): void {
     const gone = new Set(deleted);
     for (const claimId of claimIds) {
-      const left = (this.#open.get(claimId) ?? 1) - 1;
+      const open = this.#open.get(claimId);
+      if (open === undefined) continue; // lost with its lease: the reaper still finds by its row what runs
+      const left = open - 1;
       if (left > 0) this.#open.set(claimId, left);
       else {
         this.#open.delete(claimId);
