@@ -16,8 +16,10 @@ export interface NamedPart {
  */
 export function inOrder(parts: readonly NamedPart[], log: Logger): Part {
   let started: NamedPart[] = [];
+  let stops = 0;
 
   async function stop(deadlineMs: number): Promise<void> {
+    stops += 1;
     const stopping = started.toReversed();
     started = [];
     for (const { name, part } of stopping) {
@@ -31,10 +33,12 @@ export function inOrder(parts: readonly NamedPart[], log: Logger): Part {
 
   return {
     async start(): Promise<void> {
+      const stopsBefore = stops;
       for (const named of parts.toReversed()) {
+        if (stops !== stopsBefore) return; // stopped half-way up: nothing may start over what is gone
         try {
           // Counted before it is up: a part that fails half-way may hold a socket that must be let go.
-          started.push(named);
+          if (!started.includes(named)) started.push(named);
           await named.part.start();
         } catch (thrown) {
           log.error('part failed to start', { part: named.name, err: toError(thrown) });

@@ -43,10 +43,18 @@ export class Loop implements Part {
     await Promise.resolve();
   }
 
-  async stop(_deadlineMs: number): Promise<void> {
+  async stop(deadlineMs: number): Promise<void> {
     this.#stopping.abort();
     this.#waking.abort();
-    await this.#running;
+    if (this.#running === undefined) return;
+    const { clock, log } = this.#deps;
+    const race = new AbortController();
+    const isDone = await Promise.race([
+      this.#running.then(() => true),
+      clock.sleep(deadlineMs - clock.monotonicMs(), race.signal).then(() => false),
+    ]);
+    race.abort();
+    if (!isDone) log.warn('round given up at the deadline', { loop: this.#options.name });
   }
 
   /** Makes the next round follow at once. */
