@@ -1,0 +1,43 @@
+/** Task types that kill their process, ignore their abort, or block what they run on. */
+import { z } from 'zod';
+import { defineTask } from '../../../shared/tasks/define-task.ts';
+import { systemClock } from '../../../shared/time/clock.ts';
+import { journalled, note } from './journal.ts';
+
+/** Ends its own process as the kernel's memory killer would. */
+export const suicide = defineTask({
+  name: 'fault.suicide',
+  input: z.strictObject(journalled),
+  retry: { maxAttempts: 10, firstDelayMs: 50, maxDelayMs: 100 },
+  run: async ({ journal }, ctx) => {
+    note(journal, ctx, 'started');
+    process.kill(process.pid, 'SIGKILL');
+    await systemClock.sleep(60_000);
+  },
+});
+
+/** Sleeps for `ms` whatever its signal says. */
+export const stubborn = defineTask({
+  name: 'fault.stubborn',
+  input: z.strictObject({ ...journalled, ms: z.int() }),
+  timeoutMs: 200,
+  retry: { maxAttempts: 1 },
+  run: async ({ journal, ms }, ctx) => {
+    note(journal, ctx, 'started');
+    await systemClock.sleep(ms);
+    note(journal, ctx, 'ended');
+  },
+});
+
+/** Never ends, and lets nobody tell it anything. */
+export const blocker = defineTask({
+  name: 'fault.blocker',
+  input: z.strictObject(journalled),
+  isolation: 'thread',
+  timeoutMs: 500,
+  retry: { maxAttempts: 1 },
+  run: ({ journal }, ctx) => {
+    note(journal, ctx, 'started');
+    for (;;);
+  },
+});
