@@ -1,0 +1,185 @@
+/** Who may import whom, read from every import line. The tables below are the architecture; the exceptions have a reason. */
+import { expect, test } from '@jest/globals';
+import { importsOf, listFiles, listSources } from '../support/source-files.ts';
+import type { Import } from '../support/source-files.ts';
+
+/** Subjects of `shared/`, each with those that it may import beside itself. `errors` and `time` may be imported by all. */
+const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
+  errors: [],
+  time: [],
+  lifecycle: [],
+  config: [],
+  observability: ['lifecycle', 'config'],
+  resilience: ['lifecycle', 'config', 'observability'],
+  postgres: ['lifecycle', 'config', 'observability', 'resilience'],
+  amqp: ['lifecycle', 'config', 'observability', 'resilience'],
+  tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp'],
+  'dead-letters': ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'tasks'],
+  http: ['lifecycle', 'config', 'observability', 'resilience', 'tasks'],
+};
+const BELOW_ALL = ['errors', 'time'];
+
+/** Files of a subject that reach higher, with the reason. */
+const REACHES_HIGHER: Readonly<Record<string, { readonly to: readonly string[]; readonly reason: string }>> = {
+  'shared/lifecycle/process-main.ts': {
+    to: ['config', 'observability'],
+    reason: 'the frame of a process: it loads the configuration and makes the logger before anything else is there',
+  },
+  'shared/lifecycle/loop.ts': {
+    to: ['observability'],
+    reason: 'a round that fails is logged; types of the logger only',
+  },
+  'shared/lifecycle/in-order.ts': {
+    to: ['observability'],
+    reason: 'a part that fails to stop is logged; types of the logger only',
+  },
+};
+
+/** Packages that are known to one place each. */
+const PACKAGES: readonly { readonly name: string; readonly within: readonly string[] }[] = [
+  { name: 'pg', within: ['shared/postgres/pool.ts', 'test/support/'] },
+  { name: 'amqplib', within: ['shared/amqp/', 'test/'] },
+  { name: 'amqp-connection-manager', within: ['shared/amqp/connection.ts'] },
+  { name: 'winston', within: ['shared/observability/log.ts'] },
+  { name: 'prom-client', within: ['shared/observability/metrics.ts'] },
+  { name: 'opossum', within: ['shared/resilience/breaker.ts'] },
+  { name: 'convict', within: ['shared/config/load.ts'] },
+  { name: 'piscina', within: ['services/worker/thread-pool.ts'] },
+  { name: 'commander', within: ['cli/'] },
+  { name: 'fastify', within: ['shared/http/'] },
+  { name: 'uuid', within: ['shared/tasks/ids.ts'] },
+];
+
+/** The command line talks to services over HTTP; these look at what the services stand on. */
+const CLI_BELOW_HTTP: Readonly<Record<string, string>> = {
+  'cli/dev-fleet.ts': 'runs every service in one process',
+  'cli/installation.ts': 'migrate and types: opens the database, loads task modules',
+  'cli/installation.sql.ts': 'the statements of doctor',
+  'cli/topology.ts': 'topology: declares on the broker',
+  'cli/types.ts': 'types: announces in the database',
+  'cli/migrate.ts': 'migrate: applies migrations',
+  'cli/doctor.ts': 'doctor: looks at everything',
+  'cli/examine.ts': 'doctor',
+  'cli/examine-broker.ts': 'doctor',
+  'cli/examine-database.ts': 'doctor',
+  'cli/examine-services.ts': 'doctor',
+  'cli/drift.ts': 'topology and doctor: shows differences',
+};
+
+const product = listSources('shared', 'services', 'cli').flatMap((file) => importsOf(file));
+const all = [...product, ...listSources('examples', 'deploy', 'scripts', 'test').flatMap((file) => importsOf(file))];
+const shown = ({ file, target }: Import): string => `${file} imports ${target}`;
+const within = (path: string, places: readonly string[]): boolean =>
+  places.some((place) => (place.endsWith('/') ? path.startsWith(place) : path === place));
+
+test('services import shared and their own files, never another service', () => {
+  const faults = product.filter(({ file, target }) => {
+    if (!file.startsWith('services/')) return false;
+    if (target.startsWith('services/')) return target.split('/')[1] !== file.split('/')[1];
+    return /^(cli|scripts|examples|deploy|test)\//.test(target);
+  });
+  expect(faults.map(shown)).toEqual([]);
+});
+
+test('shared imports nothing that is built on it', () => {
+  const faults = product.filter(
+    ({ file, target }) => file.startsWith('shared/') && /^(services|cli|scripts|examples|deploy|test)\//.test(target),
+  );
+  expect(faults.map(shown)).toEqual([]);
+});
+
+test('subjects of shared depend downwards only', () => {
+  const faults = product.filter(({ file, target }) => {
+    if (!file.startsWith('shared/') || !target.startsWith('shared/')) return false;
+    const own = file.split('/')[1] ?? '';
+    const other = target.split('/')[1] ?? '';
+    const allowed = [own, ...BELOW_ALL, ...(SUBJECTS[own] ?? []), ...(REACHES_HIGHER[file]?.to ?? [])];
+    return !allowed.includes(other);
+  });
+  expect(faults.map(shown)).toEqual([]);
+});
+
+test('every subject of shared is in the table, and every exception is needed', () => {
+  const subjects = new Set(listSources('shared').map((file) => file.split('/')[1]));
+  expect(subjects).toEqual(new Set(Object.keys(SUBJECTS)));
+  for (const [file, { to }] of Object.entries(REACHES_HIGHER)) {
+    const reached = new Set(importsOf(file).map(({ target }) => target.split('/')[1]));
+    expect({ file, unused: to.filter((subject) => !reached.has(subject)) }).toEqual({ file, unused: [] });
+  }
+});
+
+test.each(PACKAGES)('$name is known to one place', ({ name, within: places }) => {
+  const users = all.filter(({ target }) => target === name || target.startsWith(`${name}/`));
+  expect(users.filter(({ file }) => !within(file, places)).map(shown)).toEqual([]);
+  expect(users.length).toBeGreaterThan(0);
+});
+
+test('postgres and amqp know nothing of each other; only tasks and services bring them together', () => {
+  const faults = product.filter(
+    ({ file, target }) =>
+      (file.startsWith('shared/postgres/') && target.startsWith('shared/amqp/')) ||
+      (file.startsWith('shared/amqp/') && target.startsWith('shared/postgres/')),
+  );
+  expect(faults.map(shown)).toEqual([]);
+});
+
+test('http needs the schemas of tasks, never statements', () => {
+  const faults = product.filter(
+    ({ file, target }) =>
+      file.startsWith('shared/http/') && (target.endsWith('.sql.ts') || target.startsWith('shared/postgres/')),
+  );
+  expect(faults.map(shown)).toEqual([]);
+});
+
+test('the command line speaks HTTP, but for migrate, topology, types, doctor and dev', () => {
+  const below = product.filter(
+    ({ file, target, isTypeOnly }) =>
+      file.startsWith('cli/') &&
+      !isTypeOnly &&
+      /^(services|shared\/postgres|shared\/amqp)\//.test(target) &&
+      target !== 'shared/amqp/message.ts', // the limits and the forms of instants: no connection
+  );
+  expect(below.filter(({ file }) => CLI_BELOW_HTTP[file] === undefined).map(shown)).toEqual([]);
+  expect(
+    below.filter(({ file, target }) => target.startsWith('services/') && !within(file, SERVICE_USERS)).map(shown),
+  ).toEqual([]);
+});
+
+/** `dev` runs services; `types apply` loads task modules exactly as a worker does. */
+const SERVICE_USERS = ['cli/dev-fleet.ts', 'cli/installation.ts'];
+
+test('a statement is imported only by what lies beside it', () => {
+  const faults = product.filter(({ file, target }) => {
+    if (!target.endsWith('.sql.ts') || SHARED_STATEMENTS.includes(target)) return false;
+    return target.slice(0, target.lastIndexOf('/')) !== file.slice(0, file.lastIndexOf('/'));
+  });
+  expect(faults.map(shown)).toEqual([]);
+});
+
+/** The outbox is written by every service, swept by one, and measured by doctor. */
+const SHARED_STATEMENTS = ['shared/tasks/outbox.sql.ts'];
+
+test('no file is named after nothing', () => {
+  const vague = listFiles('.').filter((path) =>
+    /(^|\/)(index|utils?|helpers?|common|misc|types)(\.[a-z.]+)?\.(ts|mjs|js)$/.test(path),
+  );
+  // `warren types`: a command group, named after what it is about.
+  expect(vague.filter((path) => path !== 'cli/types.ts')).toEqual([]);
+});
+
+test('there are no cycles between the files of the product', () => {
+  const edges = new Map<string, string[]>();
+  for (const { file, target, isTypeOnly, isDynamic } of product) {
+    if (!isTypeOnly && !isDynamic && target.endsWith('.ts')) edges.set(file, [...(edges.get(file) ?? []), target]);
+  }
+  const done = new Set<string>();
+  const cycles: string[] = [];
+  const walk = (file: string, above: readonly string[]): void => {
+    if (above.includes(file)) cycles.push([...above.slice(above.indexOf(file)), file].join(' → '));
+    if (done.has(file) || above.includes(file)) return;
+    for (const next of edges.get(file) ?? []) walk(next, [...above, file]);
+    done.add(file);
+  };
+  for (const file of edges.keys()) walk(file, []);
+  expect(cycles).toEqual([]);
+});
