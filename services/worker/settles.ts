@@ -108,7 +108,7 @@ export class Settles {
         const won = new Set(rows.map((row) => keyOf(row.id, row.attempt)));
         return items.map(({ claim }) => (won.has(keyOf(claim.taskId, claim.attempt)) ? 'succeeded' : undefined));
       },
-      async ({ claim }, thrown) => await this.#settleWithout(claim, thrown),
+      async ({ claim }, finished, thrown) => await this.#settleWithout(claim, finished, thrown),
     );
   }
 
@@ -116,14 +116,14 @@ export class Settles {
     return await this.#withBook(
       batch,
       async (items, finished) => await this.#runOthers(items, finished),
-      async ({ claim }, thrown) => await this.#settleWithout(claim, thrown),
+      async ({ claim }, finished, thrown) => await this.#settleWithout(claim, finished, thrown),
     );
   }
 
   /** What Postgres refuses of an outcome (a result, an error text) is left out, and the task dies of that. */
-  async #settleWithout(claim: Claim, thrown: unknown): Promise<Settled> {
+  async #settleWithout(claim: Claim, finished: readonly string[], thrown: unknown): Promise<Settled> {
     const items = [{ claim, verdict: unstorable(thrown) }];
-    const [settled] = await this.#readUnclear(items, await this.#runOthers(items, []));
+    const [settled] = await this.#readUnclear(items, await this.#runOthers(items, finished));
     return settled ?? 'fenced';
   }
 
@@ -156,7 +156,7 @@ export class Settles {
   async #withBook<Item extends { readonly claim: Claim }>(
     batch: readonly Item[],
     settleBatch: (items: readonly Item[], finished: readonly string[]) => Promise<(Settled | undefined)[]>,
-    refuse: (item: Item, thrown: unknown) => Promise<Settled>,
+    refuse: (item: Item, finished: readonly string[], thrown: unknown) => Promise<Settled>,
   ): Promise<readonly Settled[]> {
     const { book } = this.#deps;
     const claimIds = batch.map(({ claim }) => claim.claimId);
@@ -174,8 +174,9 @@ export class Settles {
           return await this.#readUnclear(items, answers);
         },
         async (item, thrown) => {
+          const settled = await refuse(item, left === 1 ? finished : [], thrown);
           left -= 1;
-          return await refuse(item, thrown);
+          return settled;
         },
       );
     });
@@ -188,8 +189,9 @@ export class Settles {
     items: readonly { readonly claim: Claim }[],
     answers: readonly (Settled | undefined)[],
   ): Promise<Settled[]> {
-    const unclear = items.filter((_item, index) => answers[index] === undefined);
-    if (unclear.length === 0) return answers as Settled[];
+    const clear = withoutShared(items, answers);
+    const unclear = items.filter((_item, index) => clear[index] === undefined);
+    if (unclear.length === 0) return clear as Settled[];
     const rows = await run(
       this.#deps.db,
       readSettled,
@@ -197,7 +199,7 @@ export class Settles {
     );
     const byId = new Map(rows.map((row) => [row.id, row]));
     return items.map(({ claim }, index) => {
-      const answer = answers[index];
+      const answer = clear[index];
       if (answer !== undefined) return answer;
       const row = byId.get(claim.taskId);
       const isOurs = row !== undefined && row.claim_id === claim.claimId && row.attempt === claim.attempt;
@@ -227,6 +229,26 @@ export class Settles {
 
 function keyOf(taskId: string, attempt: number): string {
   return `${taskId}/${attempt}`;
+}
+
+/**
+ * The answers without those of attempts that stand in the batch under several claims. A number is given once, unless
+ * Postgres lost a commit: then only the row says which claim was meant.
+ */
+function withoutShared(
+  items: readonly { readonly claim: Claim }[],
+  answers: readonly (Settled | undefined)[],
+): readonly (Settled | undefined)[] {
+  const claimIds = new Map<string, string>();
+  const shared = new Set<string>();
+  for (const { claim } of items) {
+    const key = keyOf(claim.taskId, claim.attempt);
+    const known = claimIds.get(key);
+    if (known === undefined) claimIds.set(key, claim.claimId);
+    else if (known !== claim.claimId) shared.add(key);
+  }
+  if (shared.size === 0) return answers;
+  return items.map(({ claim }, index) => (shared.has(keyOf(claim.taskId, claim.attempt)) ? undefined : answers[index]));
 }
 
 function unstorable(thrown: unknown): Verdict {
