@@ -19,7 +19,7 @@ class Model {
 
   delete(claimIds: readonly string[]): void {
     for (const id of claimIds) {
-      expect([id, this.open.get(id) ?? 0]).toEqual([id, 0]); // never a claim of which something runs
+      if ((this.open.get(id) ?? 0) > 0) throw new RangeError(`deleted ${id}, of which something runs`);
       this.rows.delete(id);
     }
   }
@@ -54,7 +54,6 @@ test('a claim is deleted once nothing of it runs, never before, and none stays f
           const id = `claim-${model.ids}`;
           const tasks = 'tasks' in given ? given.tasks : 0;
           book.begin(id);
-          expect(book.has(id)).toBe(true);
           book.won(id, tasks);
           if (tasks === 0) continue;
           model.open.set(id, tasks);
@@ -63,7 +62,7 @@ test('a claim is deleted once nothing of it runs, never before, and none stays f
         } else if (kind === 'send') send('most' in given ? given.most : 1);
         else if (kind === 'answer') answer('which' in given ? given.which : 0);
         else model.delete(book.takeFinished());
-        for (const [id, open] of model.open) if (open > 0) expect(book.has(id)).toBe(true);
+        expect([...model.open].filter(([id, open]) => open > 0 && !book.has(id))).toEqual([]);
       }
       while (model.unsent.length > 0) send(3);
       while (model.underWay.length > 0) answer(0);

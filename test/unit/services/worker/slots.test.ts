@@ -58,7 +58,7 @@ describe('slots', () => {
   test('know how long the longest has waited', () => {
     let nowMs = 0;
     const slots = new Slots(1, () => nowMs);
-    slots.take(4);
+    void slots.take(4);
     expect(slots.longestWaitMs).toBe(0);
     nowMs = 100;
     void slots.take(9);

@@ -17,7 +17,7 @@ const never = async (): Promise<void> => await new Promise(() => undefined);
 function noted(
   events: string[],
   name: string,
-  faults: { start?: unknown; stop?: unknown } = {},
+  faults: { start?: WarrenError; stop?: WarrenError } = {},
 ): { name: string; part: Part } {
   let isUp = false;
   return {
