@@ -189,7 +189,7 @@ export class Ingress implements Part {
     try {
       await this.#deps.catalog.refreshAfterMiss();
     } catch (thrown) {
-      this.#deps.log.debug('task types not loaded yet', { err: toError(thrown) });
+      this.#deps.log.debug('front door waits for task types', { err: toError(thrown) });
     }
   }
 
