@@ -27,15 +27,22 @@ export interface SubmitterOptions {
   readonly maxBatch: number;
 }
 
+/** One call of `submit`: the same submission may be handed in twice. */
+interface Asked {
+  readonly submission: Submission;
+  answer: Acceptance | undefined;
+}
+
 interface Numbered {
   readonly id: string;
+  readonly asked: Asked;
   readonly submission: Submission;
 }
 
 /** Accepts checked submissions in groups. */
 export class Submitter {
   readonly #deps: SubmitterDeps;
-  readonly #batcher: Batcher<Submission, Acceptance>;
+  readonly #batcher: Batcher<Asked, Acceptance>;
 
   constructor(deps: SubmitterDeps, options: SubmitterOptions) {
     this.#deps = deps;
@@ -48,26 +55,25 @@ export class Submitter {
    */
   async submit(submission: Submission): Promise<Acceptance> {
     if (this.#deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
-    return await this.#batcher.add(submission);
+    return await this.#batcher.add({ submission, answer: undefined });
   }
 
-  async #accept(batch: readonly Submission[]): Promise<readonly Acceptance[]> {
-    const answers = new Map<Submission, Acceptance>();
+  async #accept(batch: readonly Asked[]): Promise<readonly Acceptance[]> {
     let left = batch;
     // A message id that stands twice in a batch is accepted once; its second is judged in the next round.
     while (left.length > 0) {
       const { now, later } = splitByMessageId(left);
-      const numbered = now.map((submission) => ({ id: newId(), submission }));
+      const numbered = now.map((asked) => ({ id: newId(), asked, submission: asked.submission }));
       const accepted = await runSplitting(
         this.#deps.db,
         numbered,
         async (items) => await this.#insert(items),
         (item, thrown) => this.#refuse(item, thrown),
       );
-      const again = await this.#judgeRepeated(numbered, accepted, answers);
+      const again = await this.#judgeRepeated(numbered, accepted);
       left = [...later, ...again];
     }
-    return batch.map((submission) => answers.get(submission) as Acceptance);
+    return batch.map(({ answer }) => answer as Acceptance);
   }
 
   /** One transaction. `undefined` for a message id that was accepted before. */
@@ -104,20 +110,15 @@ export class Submitter {
   }
 
   /** Says what each repeated message id met, and gives back those whose seven days are over. */
-  async #judgeRepeated(
-    items: readonly Numbered[],
-    accepted: readonly (Acceptance | undefined)[],
-    answers: Map<Submission, Acceptance>,
-  ): Promise<Submission[]> {
-    const repeated: Submission[] = [];
-    items.forEach(({ submission }, index) => {
-      const answer = accepted[index];
-      if (answer === undefined) repeated.push(submission);
-      else answers.set(submission, answer);
+  async #judgeRepeated(items: readonly Numbered[], accepted: readonly (Acceptance | undefined)[]): Promise<Asked[]> {
+    const repeated: Asked[] = [];
+    items.forEach(({ asked }, index) => {
+      asked.answer = accepted[index];
+      if (asked.answer === undefined) repeated.push(asked);
     });
     if (repeated.length === 0) return [];
     const keys = repeated.map(
-      ({ type, external }) => [external?.publisher ?? '', type, external?.messageId ?? ''] as const,
+      ({ submission: { type, external } }) => [external?.publisher ?? '', type, external?.messageId ?? ''] as const,
     );
     const found = await run(
       this.#deps.db,
@@ -127,19 +128,19 @@ export class Submitter {
       keys.map(([, , messageId]) => messageId),
     );
     const byKey = new Map(found.map((row) => [keyOf(row.publisher, row.type, row.message_id), row]));
-    const again: Submission[] = [];
-    for (const submission of repeated) {
-      const { external, type } = submission;
+    const again: Asked[] = [];
+    for (const asked of repeated) {
+      const { external, type } = asked.submission;
       const earlier = byKey.get(keyOf(external?.publisher ?? '', type, external?.messageId ?? ''));
-      if (earlier === undefined) again.push(submission); // forgotten meanwhile
+      if (earlier === undefined) again.push(asked); // forgotten meanwhile
       else if (earlier.is_past) {
         await run(this.#deps.db, forgetMessageId, earlier.publisher, earlier.type, earlier.message_id);
-        again.push(submission);
+        again.push(asked);
       } else if (external !== undefined && earlier.digest.equals(external.digest)) {
-        answers.set(submission, { kind: 'duplicate', id: earlier.task_id });
+        asked.answer = { kind: 'duplicate', id: earlier.task_id };
       } else {
         const reason = `this message id belongs to task ${earlier.task_id}, accepted with other content`;
-        answers.set(submission, { kind: 'refused', fault: { code: 'id-conflict', field: 'message_id', reason } });
+        asked.answer = { kind: 'refused', fault: { code: 'id-conflict', field: 'message_id', reason } };
       }
     }
     return again;
@@ -150,15 +151,15 @@ function keyOf(publisher: string, type: string, messageId: string): string {
   return JSON.stringify([publisher, type, messageId]);
 }
 
-function splitByMessageId(batch: readonly Submission[]): { now: Submission[]; later: Submission[] } {
+function splitByMessageId(batch: readonly Asked[]): { now: Asked[]; later: Asked[] } {
   const seen = new Set<string>();
-  const now: Submission[] = [];
-  const later: Submission[] = [];
-  for (const submission of batch) {
-    const { external, type } = submission;
+  const now: Asked[] = [];
+  const later: Asked[] = [];
+  for (const asked of batch) {
+    const { external, type } = asked.submission;
     const key = external === undefined ? undefined : keyOf(external.publisher, type, external.messageId);
-    if (key !== undefined && seen.has(key)) later.push(submission);
-    else now.push(submission);
+    if (key !== undefined && seen.has(key)) later.push(asked);
+    else now.push(asked);
     if (key !== undefined) seen.add(key);
   }
   return { now, later };
