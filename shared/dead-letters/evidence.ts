@@ -34,8 +34,9 @@ export function evidenceOf({ body, properties, headers }: DeadMessage): Evidence
   const stored = headersToStored(headers);
   const [kept, xDeath] = takeOut(stored, 'x-death');
   const storedProperties = headersToStored(others);
+  const unchanging = DELIVERY_COUNTS.reduce((table, name) => takeOut(table, name)[0], kept);
   const key = createHash('sha256')
-    .update(canonical([storedProperties, kept, xDeath ?? null]))
+    .update(canonical([storedProperties, unchanging, xDeath ?? null]))
     .update('\n')
     .update(body)
     .digest();
@@ -46,6 +47,9 @@ export function evidenceOf({ body, properties, headers }: DeadMessage): Evidence
     key,
   };
 }
+
+/** Quorum queues count deliveries in these headers of the message itself. Source: rabbitmq.com/docs/quorum-queues. */
+const DELIVERY_COUNTS = ['x-delivery-count', 'x-acquired-count'] as const;
 
 type Stored = Readonly<Record<string, unknown>>;
 

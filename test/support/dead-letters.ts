@@ -78,7 +78,9 @@ export interface DeadLetterDesk extends AsyncDisposable {
   publish(exchange: string, routingKey: string, body: string | Buffer, options?: Options.Publish): Promise<void>;
   /** Rejects the next message of a queue into its dead-letter exchange. */
   reject(queue: string): Promise<void>;
-  /** Resolves when the dead-letter queue is empty, unanswered deliveries included. */
+  /** Resolves when nothing waits in the dead-letter queue; what was delivered may be unanswered. */
+  emptied(): Promise<void>;
+  /** Stops every handler. Throws where the dead-letter queue is then not empty, unanswered deliveries included. */
   drained(): Promise<void>;
 }
 
@@ -153,6 +155,12 @@ export async function openDesk(options: FrontDoorOptions = {}): Promise<DeadLett
         return got;
       });
       raw.reject(message, false);
+    },
+    async emptied() {
+      await eventually(async () => {
+        const { messageCount } = await raw.checkQueue(door.names.dead);
+        if (messageCount !== 0) throw new Error(`${messageCount} messages wait`);
+      });
     },
     async drained() {
       for (const handler of open) await handler[Symbol.asyncDispose]();
