@@ -70,6 +70,7 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
     if (run === undefined) return delivery.ack(); // a duplicate, stale, cancelled: somebody else decided
 
     const settled = await settleOutcome(type, run, deps); // Postgres first,
+    deps.observe.settled(type, run.claim, run.outcome, settled);
     if (settled === 'dead') delivery.reject(); // then the broker: the DLX brings its evidence to the dead letter
     else delivery.ack();
   } catch (thrown) {
@@ -111,16 +112,10 @@ async function claimAndRun(
   }
 }
 
-async function settleOutcome(type: TaskType, { claim, outcome }: Run, deps: AttemptDeps): Promise<Settled> {
-  const settled =
-    outcome.kind === 'succeeded'
-      ? await deps.succeed(claim, outcome.result)
-      : await deps.settle(
-          claim,
-          judge(outcome, { failures: claim.failures, maxAttempts: claim.maxAttempts, policy: type.retry }, deps.random),
-        );
-  deps.observe.settled(type, claim, outcome, settled);
-  return settled;
+function settleOutcome(type: TaskType, { claim, outcome }: Run, deps: AttemptDeps): Promise<Settled> {
+  if (outcome.kind === 'succeeded') return deps.succeed(claim, outcome.result);
+  const budget = { failures: claim.failures, maxAttempts: claim.maxAttempts, policy: type.retry };
+  return deps.settle(claim, judge(outcome, budget, deps.random));
 }
 
 /**

@@ -66,8 +66,8 @@ export class Claims {
    * Claims one task. While Postgres is away it waits, and asks again under the same claim id: a claim may have been
    * committed although its answer was lost. Throws `attempt-interrupted` once the worker gave up waiting.
    */
-  async claim(wanted: Wanted): Promise<ClaimAnswer> {
-    return await this.#batcher.add(wanted);
+  claim(wanted: Wanted): Promise<ClaimAnswer> {
+    return this.#batcher.add(wanted);
   }
 
   /** Makes claims that wait for Postgres give up. */

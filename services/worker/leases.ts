@@ -129,7 +129,12 @@ export class Leases implements Part {
     this.#shared = state;
     const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
     const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
-    const thread = new Worker(threadEntry('lease-thread'), { workerData, name: 'lease' });
+    const thread = new Worker(threadEntry('lease-thread'), {
+      workerData,
+      name: 'lease',
+      // It renews a row every second or two; the default young generation alone would cost a worker 16 MB and more.
+      resourceLimits: { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 64 },
+    });
     const ended = new Promise<void>((resolve, reject) => {
       thread.once('exit', () => resolve());
       thread.once('error', reject);

@@ -139,11 +139,10 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       attempt: {
         findType: (name) => registry.find(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
-        claim: async (wanted) => await claims.claim(wanted),
-        run: async (type, { taskId, attempt, input }) =>
-          await runner.run({ type, taskId: taskId as TaskId, attempt, input }),
-        succeed: async (claim, result) => await settles.succeed(claim, result),
-        settle: async (claim, verdict) => await settles.settle(claim, verdict),
+        claim: (wanted) => claims.claim(wanted),
+        run: (type, { taskId, attempt, input }) => runner.run({ type, taskId: taskId as TaskId, attempt, input }),
+        succeed: (claim, result) => settles.succeed(claim, result),
+        settle: (claim, verdict) => settles.settle(claim, verdict),
         inviteAgain: async (wanted) => await unstarted.inviteAgain(wanted),
         isDraining: () => intake.isDraining,
         random,

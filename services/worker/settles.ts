@@ -66,13 +66,13 @@ export class Settles {
   }
 
   /** Ends an attempt that succeeded. A result that Postgres refuses makes the task dead as `result_unstorable`. */
-  async succeed(claim: Claim, result: Buffer | undefined): Promise<Settled> {
-    return await this.#successes.add({ claim, result });
+  succeed(claim: Claim, result: Buffer | undefined): Promise<Settled> {
+    return this.#successes.add({ claim, result });
   }
 
   /** Ends an attempt in any other way. */
-  async settle(claim: Claim, verdict: Verdict): Promise<Settled> {
-    return await this.#others.add({ claim, verdict });
+  settle(claim: Claim, verdict: Verdict): Promise<Settled> {
+    return this.#others.add({ claim, verdict });
   }
 
   /** Resolves when every settle is through. */

@@ -18,6 +18,7 @@ import type { Capabilities } from './capabilities.ts';
 import { SupervisedChannel } from './channel.ts';
 import type { ChannelRole, ChannelSource } from './channel.ts';
 import { connectFailure } from './connect-failure.ts';
+import { gatherWrites } from './gather-writes.ts';
 import { guardHeaders } from './header-guard.ts';
 
 /** How to reach the broker. */
@@ -254,6 +255,7 @@ export class AmqpConnection implements Part, ChannelSource {
       return;
     }
     guardHeaders(model);
+    gatherWrites(model);
     if (this.#upSinceMs > 0) this.#reconnects += 1;
     this.#model = model;
     this.#untried = [];

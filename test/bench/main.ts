@@ -28,7 +28,7 @@ async function main(): Promise<boolean> {
   console.log(
     `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${cpus().length} cores, ${cpus()[0]?.model ?? ''}`,
   );
-  console.log(`${TASKS} no-op tasks of 200 bytes, medians of ${ROUNDS} rounds, worker concurrency 500`);
+  console.log(`${TASKS} no-op tasks of 200 bytes, medians of ${ROUNDS} rounds, worker concurrency 250`);
   let areMet = true;
   for (const amqpUrl of urls) areMet = (await benchBroker({ root, amqpUrl, serverUrl })) && areMet;
   return areMet;

@@ -51,7 +51,7 @@ export interface Ceiling {
 
 const PREFIX = 'warren-bench';
 const DATABASE = 'warren_bench';
-const CONCURRENCY = 500;
+const CONCURRENCY = 250;
 const BATCH = 500;
 const SENDERS = 4;
 const RATE_PER_SECOND = 200;

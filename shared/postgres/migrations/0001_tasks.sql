@@ -76,8 +76,9 @@ create table tasks (
   check (state not in ('scheduled', 'retrying') or run_at is not null)
 ) partition by range (id);
 
--- Room on each page for the two updates that a plain task gets, so that they stay on it.
-create table tasks_default partition of tasks default with (fillfactor = 60);
+-- Room on each page for both updates of every plain task on it, so that they stay there (HOT) without waiting for a prune:
+-- 100 % of updates at 30, 70 % at 45, 62 % at 60 (200-byte inputs, two cores, 2026-11).
+create table tasks_default partition of tasks default with (fillfactor = 30);
 
 create index tasks_business_key on tasks (business_key, id) where business_key is not null;
 create index tasks_external_id on tasks (external_id, id) where external_id is not null;
