@@ -1,12 +1,13 @@
 /** Every file of the repository that is printed from code and needs no server, by its path. `golden.ts` writes them. */
 import { renderConfigReference } from '../shared/config/print.ts';
 import { topologyOf } from '../shared/amqp/topology.ts';
-import { listMetrics, renderMetricsReference } from '../shared/observability/metrics.ts';
+import { listMetrics } from '../shared/observability/metrics.ts';
 import { renderCli, renderHelpTexts } from './reference/cli.ts';
 import { renderErrors } from './reference/errors.ts';
 import { renderExitCodes } from './reference/exit-codes.ts';
 import { renderHttp } from './reference/http.ts';
 import { renderMessages } from './reference/messages.ts';
+import { renderMetrics } from './reference/metrics.ts';
 import { describeDeadLetterApi, describeTaskApi } from './reference/open-api.ts';
 import { renderStates } from './reference/states.ts';
 
@@ -27,7 +28,7 @@ export async function printGoldenFiles(): Promise<ReadonlyMap<string, string>> {
     ['docs/reference/exit-codes.md', renderExitCodes()],
     ['docs/reference/http.md', renderHttp([tasks, deadLetters])],
     ['docs/reference/messages.md', renderMessages()],
-    ['docs/reference/metrics.md', renderMetricsReference()],
+    ['docs/reference/metrics.md', renderMetrics()],
     ['docs/reference/states.md', renderStates()],
     ['test/golden/metrics.txt', listMetrics()],
     ['test/golden/openapi.json', json(tasks.document)],

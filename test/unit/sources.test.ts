@@ -1,6 +1,8 @@
 /** Rules that no linter knows, held by reading the sources. */
 import { expect, test } from '@jest/globals';
 import { CATALOGUE } from '../../shared/errors/catalogue.ts';
+import { NOT_COUNTED_YET } from '../../scripts/reference/metrics.ts';
+import { METRICS } from '../../shared/observability/metrics.ts';
 import { listFiles, listSources, readSource, withoutComments } from '../support/source-files.ts';
 
 const product = listSources('shared', 'services', 'cli');
@@ -123,6 +125,17 @@ test('every error code is used, and has a heading in the reference', () => {
   expect(codes.filter((code) => !text.includes(`'${code}'`))).toEqual([]);
   const headings = [...readSource('docs/reference/errors.md').matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
   expect(new Set(headings)).toEqual(new Set(codes));
+});
+
+test('every metric is counted somewhere, but for those that the reference names', () => {
+  const text = product
+    .filter((path) => path !== 'shared/observability/metrics.ts')
+    .map((path) => readSource(path))
+    .join('\n');
+  const uncounted = Object.keys(METRICS).filter(
+    (key) => key !== 'buildInfo' && !new RegExp(`\\b${key}\\.(add|set|observe|readFrom)\\(`).test(text),
+  );
+  expect(new Set(uncounted)).toEqual(new Set(NOT_COUNTED_YET));
 });
 
 test('nothing in the repository depends on the machine that it was made on', () => {
