@@ -98,13 +98,33 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
   },
 });
 
-/** Forgets requests to cancel tasks that no longer run. */
-export const forgetCancelRequests = statement<[]>()({
-  name: 'forget_cancel_requests',
+/**
+ * Forgets requests to cancel tasks that have ended, and cancels those that wait again: their attempt was settled by a statement
+ * that had begun before the request was committed, and saw nothing of it. Locks tasks in id order, skipping what another holds.
+ */
+export const followCancelRequests = statement<[]>()({
+  name: 'follow_cancel_requests',
   text: sql`
-    delete from cancel_requests c
-     using tasks t
-     where t.id = c.task_id and t.state <> 'running'
-    returning c.task_id`,
+    with left_over as (
+      select t.id, t.state
+        from cancel_requests c
+        join tasks t on t.id = c.task_id
+       where t.state <> 'running'
+       order by t.id
+         for no key update of t skip locked
+    ), cancelled as (
+      update tasks t
+         set state = 'cancelled', generation = t.generation + 1, run_at = null, finished_at = clock_timestamp()
+        from left_over l
+       where t.id = l.id and t.state = l.state and l.state in ('pending', 'scheduled', 'retrying', 'blocked')
+      returning t.id
+    ), no_longer_due as (
+      delete from due d using cancelled c where d.task_id = c.id
+    )
+    delete from cancel_requests r
+     using left_over l
+     where r.task_id = l.id
+       and (l.state in ('succeeded', 'dead', 'cancelled', 'expired') or l.id in (select id from cancelled))
+    returning r.task_id`,
   columns: { task_id: 'uuid' },
 });

@@ -6,7 +6,7 @@ import { run } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
-import { forgetCancelRequests, lapseLeases, readUptime, reapOrphans } from './reaper.sql.ts';
+import { followCancelRequests, lapseLeases, readUptime, reapOrphans } from './reaper.sql.ts';
 
 /** What the reaper needs. */
 export interface ReaperDeps extends Omit<LoopDeps, 'round'> {
@@ -16,7 +16,7 @@ export interface ReaperDeps extends Omit<LoopDeps, 'round'> {
 
 /** How the reaper runs. */
 export interface ReaperOptions {
-  /** Milliseconds between rounds. */
+  /** Milliseconds between rounds; at most a quarter of `lapseMs` counts. */
   readonly intervalMs: number;
   /** Milliseconds without a renewal after which a lease lapses. */
   readonly lapseMs: number;
@@ -53,8 +53,10 @@ export function createReaper(deps: ReaperDeps, options: ReaperOptions): Loop {
       deps.log.warn('attempt lost', { taskId: id, attempt, state });
     }
     for (const row of outboxRowsOf(freed, ({ id }) => id)) void deps.invite(row); // never rejects
-    await run(deps.db, forgetCancelRequests);
+    await run(deps.db, followCancelRequests);
     return freed.length > 0;
   };
-  return new Loop({ ...deps, round }, { name: 'reaper', intervalMs: options.intervalMs });
+  // Rounds further apart would each look like a gap, and nobody would ever be judged.
+  const intervalMs = Math.min(options.intervalMs, options.lapseMs / 4);
+  return new Loop({ ...deps, round }, { name: 'reaper', intervalMs });
 }
