@@ -9,7 +9,6 @@ import { announceTypes } from '../../shared/tasks/announce.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { systemClock } from '../../shared/time/clock.ts';
-import { TASK_API } from '../../services/producer/http/openapi.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { Submitter } from '../../services/producer/submit.ts';
 import { openDatabase } from './database.ts';
@@ -92,7 +91,8 @@ export async function openTaskApi(
       port: 0,
       tokens: options.tokens ?? [],
       bodyBytes: DEFAULT_LIMITS.messageBytes,
-      ...TASK_API,
+      title: 'Warren Task API',
+      version: '1',
     },
   );
   await server.start();
