@@ -68,6 +68,7 @@ const IDLE_CONNECTION_MS = 60_000;
 const WAIT_FOR_POSTGRES_MS = 60_000;
 const POSTGRES_AGAIN_MS = 500;
 const PING_EVERY_MS = 1_000;
+const ROWS_IN_WAITING = 1_000;
 
 /** How a service reaches Postgres. */
 export function createDatabase(deps: Omit<BackboneDeps, 'metrics'>, service: string): Database {
@@ -124,7 +125,11 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
       throw thrown;
     }
   };
-  const inviter = new Inviter({ db, clock, log, publish: invite, onQueueMissing: () => topology.declareAgain() });
+  const inviter = new Inviter(
+    { db, clock, log, publish: invite, onQueueMissing: () => topology.declareAgain() },
+    // Some room in the publisher is left for what goes beside the outbox.
+    { maxInFlight: Math.ceil(maxUnconfirmed * 0.8), maxWaiting: ROWS_IN_WAITING },
+  );
 
   metrics.brokerConnected.readFrom(() => Number(publishing.isConnected), 'publish');
   metrics.brokerConnected.readFrom(() => Number(consuming.isConnected), 'consume');

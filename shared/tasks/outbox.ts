@@ -24,17 +24,29 @@ export interface InviterDeps {
   readonly onQueueMissing: (queue: string) => void;
 }
 
+/** Bounds of an inviter. */
+export interface InviterOptions {
+  /** Invitations that await their confirm at once; further rows wait their turn. 1 or more. */
+  readonly maxInFlight: number;
+  /** Rows that wait their turn; what is beyond stays for the sweeper, so that a slow broker fills no memory. */
+  readonly maxWaiting: number;
+}
+
 /** Milliseconds until an invitation that the broker refused is tried again by the sweeper. */
 const RETRY_IN_MS = 2_000;
 
 /** Publishes invitations and forgets their outbox rows. */
 export class Inviter implements Part {
   readonly #deps: InviterDeps;
+  readonly #options: InviterOptions;
   readonly #deletes: Batcher<string, undefined>;
   readonly #underWay = new Set<Promise<boolean>>();
+  readonly #waiting: { readonly count: number; readonly begin: () => void }[] = [];
+  #inFlight = 0;
 
-  constructor(deps: InviterDeps) {
+  constructor(deps: InviterDeps, options: InviterOptions) {
     this.#deps = deps;
+    this.#options = options;
     this.#deletes = new Batcher(async (ids) => await this.#delete(ids), { maxBatch: 1_000, lanes: 1 });
   }
 
@@ -61,13 +73,38 @@ export class Inviter implements Part {
    * is no loss but work for the sweeper.
    */
   async invite(row: OutboxRow): Promise<boolean> {
-    const running = this.#invite(row);
+    const running = this.#inTurn(row);
     this.#underWay.add(running);
     try {
       return await running;
     } finally {
       this.#underWay.delete(running);
     }
+  }
+
+  async #inTurn(row: OutboxRow): Promise<boolean> {
+    const count = row.invitations.length;
+    if (this.#waiting.length > 0 || !this.#hasRoom(count)) {
+      if (this.#waiting.length >= this.#options.maxWaiting) return false;
+      await new Promise<void>((resolve) => this.#waiting.push({ count, begin: resolve }));
+    } else {
+      this.#inFlight += count;
+    }
+    try {
+      return await this.#invite(row);
+    } finally {
+      this.#inFlight -= count;
+      for (let next = this.#waiting[0]; next !== undefined && this.#hasRoom(next.count); next = this.#waiting[0]) {
+        this.#waiting.shift();
+        this.#inFlight += next.count;
+        next.begin();
+      }
+    }
+  }
+
+  /** A row larger than the bound goes alone. */
+  #hasRoom(count: number): boolean {
+    return this.#inFlight === 0 || this.#inFlight + count <= this.#options.maxInFlight;
   }
 
   async #invite(row: OutboxRow): Promise<boolean> {
