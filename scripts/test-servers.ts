@@ -67,22 +67,20 @@ function adminUrl(url: string): string {
   return admin.href;
 }
 
-/** `WARREN_TEST_MANAGEMENT_URLS` may name the management APIs in the same order. */
+/** `WARREN_TEST_MANAGEMENT_URLS` may name the management APIs in the same order; an empty place is one unknown. */
 async function namedBrokers(): Promise<TestBroker[]> {
   const management = listOf('WARREN_TEST_MANAGEMENT_URLS');
   const brokers: TestBroker[] = [];
   for (const [index, amqpUrl] of listOf('WARREN_TEST_AMQP_URLS').entries()) {
+    if (amqpUrl === '') continue;
     const { version } = await greetNamedBroker(amqpUrl, 'WARREN_TEST_AMQP_URLS');
-    brokers.push({ amqpUrl, managementUrl: management[index], version });
+    brokers.push({ amqpUrl, managementUrl: management[index] || undefined, version });
   }
   return brokers;
 }
 
 function listOf(variable: string): string[] {
-  return (process.env[variable] ?? '')
-    .split(',')
-    .map((each) => each.trim())
-    .filter((each) => each !== '');
+  return (process.env[variable] ?? '').split(',').map((each) => each.trim());
 }
 
 async function startPrivate(
