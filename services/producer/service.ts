@@ -1,4 +1,5 @@
 /** The producer: wires its parts, starts and stops them in order. */
+import { Consumer } from '../../shared/amqp/consumer.ts';
 import { HttpServer } from '../../shared/http/server.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
@@ -9,10 +10,12 @@ import { run } from '../../shared/postgres/statement.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone } from '../../shared/tasks/backbone.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { createAging } from './aging.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
+import { Ingress } from './ingress.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
 import { createReaper } from './reaper.ts';
 import { Submitter } from './submit.ts';
@@ -34,7 +37,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     { ...context, metrics },
     { service: 'producer', queues: () => [...new Set([...producer.declaredQueues, ...catalog.queues()])] },
   );
-  const { db, inviter, publishing } = backbone;
+  const { db, inviter, publishing, consuming, publisher, topology, names } = backbone;
   const catalog = new TypeCatalog({ db, clock, log, random });
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
   const submitter = new Submitter(
@@ -45,6 +48,32 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
 
   const limits = { ...config.limits, requireMessageId: producer.requireMessageId };
+  const submit = (submission: Submission): Promise<Acceptance> => submitter.submit(submission);
+  const ingress = new Ingress(
+    {
+      createConsumer: (onDelivery) =>
+        new Consumer(
+          {
+            connection: consuming,
+            clock,
+            log,
+            random,
+            onDelivery,
+            onQueueMissing: async () => await topology.restore(),
+          },
+          { queue: names.ingress, prefetch: producer.ingressPrefetch },
+        ),
+      submit,
+      catalog,
+      publish: (message) => publisher.publish(message),
+      isDatabaseAvailable: () => db.isAvailable,
+      clock,
+      random,
+      log,
+      metrics,
+    },
+    { limits, names },
+  );
   const http = new HttpServer(
     {
       clock,
@@ -67,7 +96,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           catalog,
           metrics,
           limits,
-          submit: async (submission) => await submitter.submit(submission),
+          submit,
         }),
     },
     {
@@ -84,6 +113,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const part = inOrder(
     [
       { name: 'http', part: http },
+      { name: 'ingress', part: ingress },
       {
         name: 'dispatcher',
         part: createDispatcher(loops, { intervalMs: dispatcher.intervalMs, batchSize: dispatcher.maxBatch }),

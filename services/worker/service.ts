@@ -131,10 +131,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       log,
       random,
       queueName: names.queue,
-      onQueueMissing: async () => {
-        topology.declareAgain();
-        await topology.whenApplied(AbortSignal.timeout(5_000));
-      },
+      onQueueMissing: async () => await topology.restore(),
       canClaim: () => db.isAvailable,
       attempt: {
         findType: (name) => registry.find(name),

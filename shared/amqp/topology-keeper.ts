@@ -26,6 +26,7 @@ export interface TopologyKeeperOptions {
 }
 
 const LOOK_EVERY_MS = 500;
+const RESTORED_WITHIN_MS = 5_000;
 
 /** Declares what is missing. Never deletes and never changes what exists. */
 export class TopologyKeeper implements Part {
@@ -64,6 +65,12 @@ export class TopologyKeeper implements Part {
     this.#declared = new Set();
     this.#isApplied = false;
     this.#loop.wake();
+  }
+
+  /** Declares everything again because something is missing, and waits for that, at most five seconds. */
+  async restore(): Promise<void> {
+    this.declareAgain();
+    await this.whenApplied(AbortSignal.timeout(RESTORED_WITHIN_MS));
   }
 
   async start(): Promise<void> {
