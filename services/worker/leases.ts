@@ -47,6 +47,7 @@ export class Leases implements Part {
   readonly #stopping = new AbortController();
   #workerId = randomUUID() as string;
   #shared: Int32Array | undefined;
+  #thread: Worker | undefined;
   #running: Promise<void> | undefined;
   #isLeased = false;
   #leasedListeners: (() => void)[] = [];
@@ -82,11 +83,20 @@ export class Leases implements Part {
     await Promise.resolve();
   }
 
-  async stop(_deadlineMs: number): Promise<void> {
+  async stop(deadlineMs: number): Promise<void> {
     if (this.#stopping.signal.aborted) return;
+    const { clock, log } = this.#deps;
     this.#stopping.abort();
     this.#endThread();
-    await this.#running;
+    const race = new AbortController();
+    const late = clock.sleep(deadlineMs - clock.monotonicMs(), race.signal).then(() => 'late' as const);
+    const ended = await Promise.race([this.#running, late]);
+    race.abort();
+    if (ended === 'late') {
+      log.warn('lease left to lapse', { workerId: this.#workerId, hint: 'Postgres did not answer by the deadline' });
+      await this.#thread?.terminate();
+      return;
+    }
     if (!this.#isLeased) return;
     this.#isLeased = false;
     try {
@@ -127,6 +137,7 @@ export class Leases implements Part {
     const shared = new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT);
     const state = new Int32Array(shared);
     this.#shared = state;
+    if (this.#stopping.signal.aborted) return; // stopped while the lease was taken: nobody would end the thread
     const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
     const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
     const thread = new Worker(threadEntry('lease-thread'), {
@@ -135,6 +146,7 @@ export class Leases implements Part {
       // It renews a row every second or two; the default young generation alone would cost a worker 16 MB and more.
       resourceLimits: { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 64 },
     });
+    this.#thread = thread;
     const ended = new Promise<void>((resolve, reject) => {
       thread.once('exit', () => resolve());
       thread.once('error', reject);

@@ -1,0 +1,188 @@
+/** A worker's proof of life. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Leases } from '../../services/worker/leases.ts';
+import type { LeasesDeps, LeasesOptions } from '../../services/worker/leases.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { addTask, count, openFaulty, openWorker, partDeps, rows } from '../support/core.ts';
+import { aDatabase, openDatabase } from '../support/database.ts';
+import type { TestDatabase } from '../support/database.ts';
+import { eventually } from '../support/eventually.ts';
+import { FaultyProxy } from '../support/faulty-proxy.ts';
+import { listLogger } from '../support/runner.ts';
+import type { LoggedLine } from '../support/runner.ts';
+
+let opened: TestDatabase;
+let db: TestDatabase['database'];
+beforeAll(async () => {
+  opened = await openDatabase();
+  db = opened.database;
+});
+afterAll(async () => await opened[Symbol.asyncDispose]());
+
+interface Heard {
+  readonly cancels: string[];
+  readonly claims: string[];
+  lapses: number;
+  readonly lines: LoggedLine[];
+}
+
+interface TestLeases extends AsyncDisposable {
+  readonly leases: Leases;
+  readonly heard: Heard;
+}
+
+function openLeases(
+  over: Database = db,
+  options: Partial<LeasesOptions> = {},
+  deps: Partial<LeasesDeps> = {},
+): TestLeases {
+  const heard: Heard = { cancels: [], claims: [], lapses: 0, lines: [] };
+  const leases = new Leases(
+    {
+      ...partDeps,
+      log: listLogger(heard.lines),
+      db: over,
+      inFlight: () => 3,
+      onCancels: (ids) => heard.cancels.push(...ids),
+      onClaims: (_workerId, ids) => heard.claims.push(...ids),
+      onLapsed: () => {
+        heard.lapses += 1;
+      },
+      ...deps,
+    },
+    {
+      renewMs: 100,
+      maxLoopBlockMs: 5_000,
+      codeVersion: 'v7',
+      taskTypes: ['mail.send'],
+      queues: { default: 4, bulk: 2 },
+      ...options,
+    },
+  );
+  const stop = async (): Promise<void> => await leases.stop(systemClock.monotonicMs() + 3_000);
+  return { leases, heard, [Symbol.asyncDispose]: stop };
+}
+
+const lease = async ({ leases }: TestLeases): Promise<Record<string, unknown> | undefined> =>
+  (await rows<Record<string, unknown>>(db, 'select * from leases where worker = $1', leases.workerId))[0];
+const leased = async (test: TestLeases): Promise<void> =>
+  await eventually(async () => expect(await lease(test)).toBeDefined());
+
+test('a lease says what the worker is and is renewed while it lives, and goes when it stops', async () => {
+  const open = openLeases();
+  await open.leases.start();
+  await open.leases.start();
+  await open.leases.whenLeased(AbortSignal.timeout(5_000));
+  expect(await lease(open)).toMatchObject({
+    code_version: 'v7',
+    queues: { default: 4, bulk: 2 },
+    task_types: ['mail.send'],
+    slots: 6,
+  });
+  await eventually(async () => expect(await lease(open)).toMatchObject({ in_flight: 3 }));
+  const first = await lease(open);
+  await eventually(async () => expect((await lease(open))?.['renewed_at']).not.toEqual(first?.['renewed_at']));
+  await open[Symbol.asyncDispose]();
+  await open[Symbol.asyncDispose]();
+  expect(await lease(open)).toBeUndefined();
+  expect(open.leases.isLeased).toBe(false);
+});
+
+test('a worker hears with a renewal what is to be cancelled, and which old claims name it', async () => {
+  await using open = openLeases();
+  await open.leases.start();
+  await leased(open);
+  const worker = await openWorker(db, { worker: open.leases.workerId });
+  const [old, fresh] = [await worker.win(await addTask(db)), await worker.win(await addTask(db))];
+  await db.query({
+    text: `update claims set claimed_at = clock_timestamp() - interval '2 min' where id = $1`,
+    values: [old.claimId],
+  });
+  await db.query({
+    text: `insert into cancel_requests (task_id, requested_by) values ($1, 'anna')`,
+    values: [fresh.taskId],
+  });
+  await eventually(() => expect(open.heard.cancels).toContain(fresh.taskId));
+  await eventually(() => expect(open.heard.claims).toContain(old.claimId));
+  expect(open.heard.claims).not.toContain(fresh.claimId);
+});
+
+test('a worker whose lease was taken away hears it and goes on under a new id', async () => {
+  await using open = openLeases();
+  await open.leases.start();
+  await leased(open);
+  const before = open.leases.workerId;
+  await db.query({ text: 'delete from leases where worker = $1', values: [before] });
+  await eventually(() => expect(open.heard.lapses).toBe(1));
+  await leased(open);
+  expect(open.leases.workerId).not.toBe(before);
+  expect(await count(db, 'leases', `worker = '${before}'`)).toBe(0);
+});
+
+test('a lease outlives a blocked event loop, but not beyond the bound', async () => {
+  const block = (ms: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+  await using open = openLeases(db, { maxLoopBlockMs: 600, renewMs: 50 });
+  await open.leases.start();
+  await leased(open);
+  block(1_500);
+  const [row] = await rows<{ ago: number }>(
+    db,
+    'select (extract(epoch from clock_timestamp() - renewed_at) * 1000)::float8 as ago from leases where worker = $1',
+    open.leases.workerId,
+  );
+  expect(row?.ago).toBeGreaterThan(400); // not since the bound was passed
+  expect(row?.ago).toBeLessThan(1_400); // but while it was not
+  await eventually(() => expect(JSON.stringify(open.heard.lines)).toContain('the event loop is blocked'));
+});
+
+test('a lease is taken once Postgres is there', async () => {
+  await using faulty = await openFaulty(db);
+  let refusals = 0;
+  faulty.fault = (name) => {
+    if (name !== 'open_lease' || refusals > 0) return undefined;
+    refusals += 1;
+    return 'refuse';
+  };
+  await using open = openLeases(faulty);
+  await open.leases.start();
+  await open.leases.whenLeased(AbortSignal.timeout(5_000));
+  expect([refusals, open.leases.isLeased]).toEqual([1, true]);
+});
+
+test('a worker that stops while it takes its lease stops', async () => {
+  await using faulty = await openFaulty(db);
+  const open = openLeases(faulty);
+  let stopping: Promise<void> | undefined;
+  faulty.before = ({ name }) => {
+    if (name === 'open_lease') stopping = open.leases.stop(systemClock.monotonicMs() + 60_000);
+  };
+  await open.leases.start();
+  await eventually(() => expect(stopping).toBeDefined());
+  await stopping;
+  expect(await lease(open)).toBeUndefined();
+});
+
+test('a worker that stops while Postgres does not answer stops at its deadline', async () => {
+  await using proxy = await FaultyProxy.open(opened.url);
+  const through = aDatabase(proxy.urlOf(opened.url), { connectTimeoutMs: 500 });
+  await through.connectOrThrow();
+  const open = openLeases(through);
+  await open.leases.start();
+  await eventually(async () => expect(await lease(open)).toMatchObject({ in_flight: 3 }));
+  proxy.pause();
+  const startMs = systemClock.monotonicMs();
+  await open.leases.stop(startMs + 300);
+  expect(systemClock.monotonicMs() - startMs).toBeLessThan(3_000);
+  expect(JSON.stringify(open.heard.lines)).toContain('lease left to lapse');
+  proxy.cut();
+  await through.stop(systemClock.monotonicMs());
+});
+
+test('a worker that is stopped before its start takes no lease', async () => {
+  const open = openLeases();
+  await open[Symbol.asyncDispose]();
+  await open.leases.start();
+  await open[Symbol.asyncDispose]();
+  expect(await lease(open)).toBeUndefined();
+});
