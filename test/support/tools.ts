@@ -1,6 +1,5 @@
 /** Tools that a test needs and a machine may lack. Their tests are then skipped under a name that says which tool is missing. */
 import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { test } from '@jest/globals';
 
 /** A tool, and where it was found. */
@@ -17,6 +16,9 @@ export const pika: Tool = {
   path: [process.env['WARREN_TEST_PYTHON'], '/usr/bin/python3', 'python3'].find((path) => hasPika(path)),
 };
 
+/** curl. */
+export const curl: Tool = { name: 'curl', path: answers('curl', ['--version']) ? 'curl' : undefined };
+
 /** Declares a test that needs a tool; `run` gets its path. Where the tool is absent the test is skipped, and its name says why. */
 export function testWith(tool: Tool, name: string, run: (path: string) => Promise<void>, withinMs = 5_000): void {
   const { path } = tool;
@@ -27,11 +29,14 @@ export function testWith(tool: Tool, name: string, run: (path: string) => Promis
 }
 
 function hasPika(path: string | undefined): boolean {
-  if (path === undefined || (path.startsWith('/') && !existsSync(path))) return false;
+  return path !== undefined && answers(path, ['-c', 'import pika']);
+}
+
+function answers(program: string, args: readonly string[]): boolean {
   try {
-    execFileSync(path, ['-c', 'import pika'], { stdio: 'ignore', timeout: 20_000 });
+    execFileSync(program, args, { stdio: 'ignore', timeout: 20_000 });
     return true;
   } catch {
-    return false; // no Python, or one without pika
+    return false; // no such program, or one without what was asked of it
   }
 }
