@@ -64,7 +64,14 @@ export class Recorder implements Part {
 
   constructor(deps: RecorderDeps) {
     this.#deps = deps;
-    const record = async (batch: readonly Delivery[]): Promise<readonly Became[]> => await this.#record(batch);
+    const record = async (batch: readonly Delivery[]): Promise<readonly Became[]> => {
+      try {
+        return await this.#record(batch);
+      } catch (thrown) {
+        this.#onFailure(thrown); // once a batch
+        throw thrown;
+      }
+    };
     this.#batcher = new Batcher(record, { maxBatch: MAX_BATCH, lanes: 2 });
     this.#singly = new Batcher(record, { maxBatch: 1, lanes: 1 });
   }
@@ -109,7 +116,6 @@ export class Recorder implements Part {
         }
       } catch (thrown) {
         if (!isUnavailable(thrown)) batcher = this.#singly;
-        this.#onFailure(thrown);
       }
       const waitMs = Math.min(AGAIN_MIN_MS * 2 ** Math.min(tries - 1, 10), AGAIN_MAX_MS);
       await clock.sleep(waitMs * (0.5 + random() / 2), signal);
@@ -133,7 +139,7 @@ export class Recorder implements Part {
     const { clock, consumer, db, log, random } = this.#deps;
     const { signal } = this.#stopping;
     log.warn('recording paused', { hint: 'Postgres does not answer; dead letters wait in RabbitMQ' });
-    await consumer.pause();
+    await consumer.pause().catch((thrown: unknown) => log.warn('consumer not paused', { err: toError(thrown) }));
     while (!signal.aborted && !(await db.ping(PING_WITHIN_MS)).isAvailable) {
       await clock.sleep(AGAIN_MIN_MS * (1 + random()), signal);
     }
