@@ -22,7 +22,8 @@ export function observeAttempts(metrics: Metrics, log: Logger, nowMs: () => numb
       metrics.attempts.add(1, type.name, labelOf(outcome));
       if (outcome.kind === 'succeeded') return;
       const { taskId, attempt } = claim;
-      const error = outcome.kind === 'failed' ? { errorType: outcome.error.type, message: outcome.error.message } : {};
+      const error =
+        outcome.kind === 'failed' ? { errorType: outcome.error.type, errorMessage: outcome.error.message } : {};
       log.info('attempt ended', {
         taskId,
         taskType: type.name,

@@ -61,5 +61,6 @@ function wrap(root: winston.Logger, base: LogFields): Logger {
 function render(info: winston.Logform.TransformableInfo): string {
   const { level, message } = info;
   const fields = info['fields'] as LogFields;
-  return JSON.stringify(redact({ at: new Date().toISOString(), level, message, ...fields }));
+  const own = { at: new Date().toISOString(), level, message };
+  return JSON.stringify(redact({ ...own, ...fields, ...own })); // first in the line, and no field takes their place
 }
