@@ -17,20 +17,27 @@ export const deleteOutbox = statement<[ids: readonly string[]]>()({
   columns: { id: 'int8' },
 });
 
-/** Keeps of a row only what the broker did not confirm, by position from 1, and puts its next try off. */
-export const shrinkOutbox = statement<[id: string, positions: readonly number[], retryInMs: number]>()({
+/**
+ * Keeps of a row only what the broker did not confirm, by task, and puts its next try off. A row that somebody else has
+ * shrunk meanwhile goes where he kept nothing of it: each of its invitations was confirmed to one of both.
+ */
+export const shrinkOutbox = statement<[id: string, taskIds: readonly string[], retryInMs: number]>()({
   name: 'shrink_outbox',
   text: sql`
-    update outbox o
-       set task_ids = k.task_ids, types = k.types, queues = k.queues, priorities = k.priorities,
-           generations = k.generations, retry_at = clock_timestamp() + $3::float8 * interval '1 ms'
-      from (
-        select array_agg(s.task_ids[p]) as task_ids, array_agg(s.types[p]) as types, array_agg(s.queues[p]) as queues,
-               array_agg(s.priorities[p]) as priorities, array_agg(s.generations[p]) as generations
-          from outbox s, unnest($2::int4[]) p
-         where s.id = $1::int8
-      ) k
-     where o.id = $1::int8 and k.task_ids is not null
+    with kept as (
+      select array_agg(e.task_id) as task_ids, array_agg(e.type) as types, array_agg(e.queue) as queues,
+             array_agg(e.priority) as priorities, array_agg(e.generation) as generations
+        from outbox s, unnest(s.task_ids, s.types, s.queues, s.priorities, s.generations)
+                       as e (task_id, type, queue, priority, generation)
+       where s.id = $1::int8 and e.task_id = any($2::uuid[])
+    ), shrunk as (
+      update outbox o
+         set task_ids = k.task_ids, types = k.types, queues = k.queues, priorities = k.priorities,
+             generations = k.generations, retry_at = clock_timestamp() + $3::float8 * interval '1 ms'
+        from kept k
+       where o.id = $1::int8 and k.task_ids is not null
+    )
+    delete from outbox o using kept k where o.id = $1::int8 and k.task_ids is null
     returning o.id`,
   columns: { id: 'int8' },
 });

@@ -108,14 +108,14 @@ export class Inviter implements Part {
   }
 
   async #invite(row: OutboxRow): Promise<boolean> {
-    const failed: number[] = [];
+    const failed: string[] = [];
     let failure: unknown;
     await Promise.all(
-      row.invitations.map(async (invitation, index) => {
+      row.invitations.map(async (invitation) => {
         try {
           await this.#deps.publish(invitation);
         } catch (thrown) {
-          failed.push(index + 1);
+          failed.push(invitation.taskId);
           failure = thrown;
           if (isWarrenError(thrown, 'unroutable')) this.#deps.onQueueMissing(invitation.queue);
         }
