@@ -2,6 +2,7 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { systemClock } from '../../shared/time/clock.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
+import { AMQP_URL } from '../support/broker.ts';
 import { aDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { FaultyProxy } from '../support/faulty-proxy.ts';
@@ -123,6 +124,25 @@ test('what a stopping front door has not answered stays in the queue for the nex
   // What was accepted was acked: ids and bytes are those of the messages, each once.
   expect(await door.rows('select 1 from message_ids')).toHaveLength(accepted);
 }, 20_000);
+
+test('an ack that is lost after the commit makes a second task of a publish without id, and none of one with it', async () => {
+  const proxy = await FaultyProxy.open(AMQP_URL);
+  const door = await open({ amqpUrl: proxy.urlOf(AMQP_URL) });
+  opened.unshift(proxy);
+  await eventually(async () => {
+    expect((await door.broker.raw.checkQueue(door.names.ingress)).consumerCount).toBe(1);
+  });
+  proxy.drop('to-server');
+  await door.publish('mail.send', '{"n":1}', { messageId: 'once' });
+  await door.publish('mail.send', '{"n":2}');
+  await expectTasks(door, 2);
+  proxy.cut(); // as if the process had died between commit and ack
+  proxy.resume();
+  await expectTasks(door, 3);
+  await expectQueued(door, 0);
+  const bodies = await door.rows(`select convert_from(input, 'UTF8') as input from tasks order by id`);
+  expect(bodies.map(({ input }) => input)).toEqual(['{"n":1}', '{"n":2}', '{"n":2}']);
+}, 30_000);
 
 test('start and stop may be called twice, and stop without start', async () => {
   const door = await open({ isStarted: false });

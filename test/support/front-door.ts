@@ -49,6 +49,8 @@ export interface FrontDoorOptions {
   readonly limits?: Partial<SubmissionLimits>;
   /** The database as the front door sees it; default the test's own. */
   readonly through?: (db: TestDatabase) => Promise<Database>;
+  /** URL of the broker as the front door reaches it; default the test's own. */
+  readonly amqpUrl?: string;
   /** False to declare all and start nothing. */
   readonly isStarted?: boolean;
 }
@@ -61,7 +63,7 @@ export async function openFrontDoor(
   const db = await openDatabase({ settings: SERVICE_PLANS });
   await announceTypes(db.database, types, 'test');
   const broker = await openBroker();
-  const connection = await broker.connect();
+  const connection = await broker.connect(options.amqpUrl === undefined ? {} : { urls: [options.amqpUrl] });
   const names = namesOf(broker.prefix);
   const queueType = connection.capabilities?.queueType ?? 'classic';
   const base = { clock: systemClock, log: silentLogger, random: () => randomInt(2 ** 32) / 2 ** 32 };
