@@ -1,0 +1,159 @@
+/** The hot statements find their rows by the indexes that their comments name, under the settings of a service. */
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { randomUUID } from 'node:crypto';
+import { walkWaiting } from '../../services/producer/aging.sql.ts';
+import { dispatchDue } from '../../services/producer/dispatcher.sql.ts';
+import { reapOrphans } from '../../services/producer/reaper.sql.ts';
+import { claimTasks } from '../../services/worker/claims.sql.ts';
+import { settleOthers, settleSucceeded } from '../../services/worker/settles.sql.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
+import { encodeParameter } from '../../shared/postgres/statement.ts';
+import { deleteOutbox, takeOutbox } from '../../shared/tasks/outbox.sql.ts';
+import { createDatabase } from '../../shared/tasks/backbone.ts';
+import { loadConfig } from '../../shared/config/load.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { addTasks, openWorker, partDeps, rows } from '../support/core.ts';
+import { openDatabase } from '../support/database.ts';
+import type { TestDatabase } from '../support/database.ts';
+import { eventually } from '../support/eventually.ts';
+
+const TASKS = 20_000;
+
+let opened: TestDatabase;
+/** As a service reaches Postgres. */
+let db: Database;
+let ids: string[];
+beforeAll(async () => {
+  opened = await openDatabase();
+  const { config } = loadConfig({ user: 'producer', env: { DATABASE_URL: opened.url } });
+  db = createDatabase({ ...partDeps, config }, 'test');
+  await db.connectOrThrow();
+  ids = await addTasks(db, TASKS);
+  const worker = randomUUID();
+  for (const text of [
+    `insert into due (task_id, at) select id, now() - interval '1 s' from tasks`,
+    `insert into claims (id, worker, claimed_at, task_ids)
+     select gen_random_uuid(), gen_random_uuid(), now(), array[id] from tasks limit 5000`,
+    `insert into leases (worker, host, pid, code_version, queues, task_types, slots)
+     values ('${worker}', 'test', 1, '', '{}', '{}', 1)`,
+    `insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+     select now(), array[id], array[type], array[queue], array[priority], array[generation] from tasks limit 5000`,
+    'analyze',
+  ]) {
+    await db.query({ text });
+  }
+});
+afterAll(async () => {
+  await db.stop(systemClock.monotonicMs() + 2_000);
+  await opened[Symbol.asyncDispose]();
+});
+
+interface PlanNode {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly 'Index Name'?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+/** Every node of the plan of a statement, planned for any parameters, as a session plans it in the end. */
+async function plan(
+  statement: { readonly name: string; readonly text: string },
+  params: readonly unknown[],
+): Promise<PlanNode[]> {
+  const connection = await db.checkOut();
+  try {
+    await connection.query({ text: 'set plan_cache_mode = force_generic_plan' });
+    await connection.query({ text: `prepare planned as ${statement.text}` });
+    const values = params.map((value) => {
+      const encoded = encodeParameter(value);
+      return encoded === null ? 'null' : `'${String(encoded).replaceAll("'", "''")}'`;
+    });
+    const { rows: found } = await connection.query({
+      text: `explain (format json) execute planned (${values.join(', ')})`,
+    });
+    const [row] = found as [{ 'QUERY PLAN': [{ Plan: PlanNode }] }];
+    return flatten(row['QUERY PLAN'][0].Plan);
+  } finally {
+    connection.release(true);
+  }
+}
+
+function flatten(node: PlanNode): PlanNode[] {
+  return [node, ...(node.Plans ?? []).flatMap((child) => flatten(child))];
+}
+
+const nothing = { ids: [] as string[], numbers: [] as number[] };
+const HOT: readonly (readonly [
+  statement: { readonly name: string; readonly text: string },
+  params: readonly unknown[],
+  indexes: readonly string[],
+])[] = [
+  [claimTasks, [nothing.ids, nothing.numbers, randomUUID(), randomUUID()], ['tasks_default_pkey', 'leases_pkey']],
+  [
+    settleSucceeded,
+    [nothing.ids, nothing.numbers, nothing.ids, nothing.ids, nothing.ids],
+    ['tasks_default_pkey', 'claims_pkey'],
+  ],
+  [
+    settleOthers,
+    [[], [], [], [], [], [], [], [], [], [], [], [], [], '', []],
+    ['tasks_default_pkey', 'claims_pkey', 'cancel_requests_pkey'],
+  ],
+  [dispatchDue, [100], ['due_at', 'due_pkey', 'tasks_default_pkey']],
+  [takeOutbox, [100, 1_000], ['outbox_pkey']],
+  [deleteOutbox, [[]], ['outbox_pkey']],
+  [reapOrphans, [50, 3], ['leases_pkey', 'tasks_default_pkey']],
+  [
+    walkWaiting,
+    ['00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000', 1_000, 500],
+    ['tasks_default_pkey'],
+  ],
+];
+
+describe('the plan of', () => {
+  test.each(HOT.map(([statement, params, indexes]) => [statement.name, statement, params, indexes] as const))(
+    '%s goes by its indexes and reads no table from end to end',
+    async (_name, statement, params, indexes) => {
+      const nodes = await plan(statement, params);
+      const used = new Set(nodes.flatMap((node) => node['Index Name'] ?? []));
+      expect([...used]).toEqual(expect.arrayContaining([...indexes]));
+      const scanned = nodes.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']);
+      expect(
+        scanned.filter((name) => ['tasks_default', 'due', 'claims', 'outbox', 'leases'].includes(String(name))),
+      ).toEqual([]);
+      expect(nodes.map((node) => node['Node Type'])).not.toContain('Hash Join');
+    },
+  );
+});
+
+test('claiming and settling plain tasks touches no index: nine of ten updates stay on their page', async () => {
+  const before = await updates();
+  const worker = await openWorker(db);
+  const some = ids.slice(0, 2_000);
+  await Promise.all(
+    some.map(async (id) => await worker.settles.succeed(await worker.win(id), Buffer.from('{"ok":true}'))),
+  );
+  // A session tells what it has counted within a second, and all of it when it ends.
+  await db.query({
+    text: `select pg_terminate_backend(pid, 2000) from pg_stat_activity
+            where application_name = 'warren-test' and datname = current_database() and pid <> pg_backend_pid()`,
+  });
+  const after = await eventually(
+    async () => {
+      const counted = await updates();
+      expect(counted.all - before.all).toBe(4_000);
+      return counted;
+    },
+    { withinMs: 3_000 },
+  );
+  expect((after.hot - before.hot) / (after.all - before.all)).toBeGreaterThanOrEqual(0.9);
+});
+
+/** Updates of tasks that Postgres has counted, and those that stayed on their page. */
+async function updates(): Promise<{ readonly all: number; readonly hot: number }> {
+  const stats = await rows<{ all: number; hot: number }>(
+    opened.database,
+    `select n_tup_upd::int4 as all, n_tup_hot_upd::int4 as hot from pg_stat_user_tables where relname = 'tasks_default'`,
+  );
+  return { all: stats[0]?.all ?? 0, hot: stats[0]?.hot ?? 0 };
+}
