@@ -12,7 +12,7 @@ test('an idle producer, worker and dead-letter-handler end with 0 within three s
     expect(code).toBe(0);
     expect(afterMs).toBeLessThan(3_000);
   }
-}, 15_000);
+}, 60_000);
 
 test('a terminated worker lets running tasks end, and what it had not started starts elsewhere', async () => {
   await using fleet = await openFleet({ workers: 1, queues: 'default:2' });
@@ -33,7 +33,7 @@ test('a terminated worker lets running tasks end, and what it had not started st
   expect(handedOver).toHaveLength(6);
   expect(Math.min(...handedOver.map(({ atMs }) => atMs)) - fromMs).toBeLessThan(5_000);
   await expectSoundHistory(fleet);
-}, 20_000);
+}, 60_000);
 
 test('a worker hands back what does not end within the grace time; it does not count as a failure', async () => {
   await using fleet = await openFleet({ workers: 1, env: { WARREN_WORKER_DRAIN_MS: '500' } });
@@ -48,7 +48,7 @@ test('a worker hands back what does not end within the grace time; it does not c
   await fleet.start('worker').ready();
   await fleet.ended();
   expect(await fleet.task(id)).toMatchObject({ state: 'succeeded', attempt: 2, failures: 0 });
-}, 20_000);
+}, 60_000);
 
 test('SIGTERM twice ends a busy worker at once, with 143', async () => {
   await using fleet = await openFleet({ workers: 1 });
@@ -64,4 +64,4 @@ test('SIGTERM twice ends a busy worker at once, with 143', async () => {
   await fleet.start('worker').ready();
   await fleet.ended();
   expect(await fleet.attempts(id)).toMatchObject([{ outcome: 'lost' }]);
-}, 20_000);
+}, 60_000);

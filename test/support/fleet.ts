@@ -16,6 +16,7 @@ import { eventually } from './eventually.ts';
 import { FaultyProxy } from './faulty-proxy.ts';
 import { listAttempts, listLetters, listQueues, listTasks, makeDue, readBooks, readTask } from './fleet.sql.ts';
 import { ServiceProcess } from './service-process.ts';
+import './suppressed-error.ts';
 import { readJournal } from './tasks/journal.ts';
 import type { JournalEntry } from './tasks/journal.ts';
 
@@ -239,7 +240,7 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** Waits until every task has ended and nothing of it is left anywhere; gives the books. */
-  async ended(withinMs = 15_000): Promise<Books> {
+  async ended(withinMs = 30_000): Promise<Books> {
     return await eventually(
       async () => {
         const books = await this.books();
@@ -255,6 +256,24 @@ export class Fleet implements AsyncDisposable {
   /** Makes what waits for an instant due now: time is moved by moving instants. */
   async makeDue(): Promise<void> {
     await run(this.database.database, makeDue);
+  }
+
+  /** Submits one task and waits until it has ended; gives its state. */
+  async run(input: NewTask['input'] = {}, withinMs = 10_000): Promise<string> {
+    const [id = ''] = await this.submit({ input });
+    return await eventually(
+      async () => {
+        const { state, finished_at: finishedAt } = await this.task(id);
+        if (finishedAt === null) throw new Error(`task ${id} is ${state}\n${this.tails()}`);
+        return state;
+      },
+      { withinMs },
+    );
+  }
+
+  /** Lets time pass, where the passing of time itself is what the test is about. */
+  async pass(ms: number): Promise<void> {
+    await systemClock.sleep(ms);
   }
 
   /** The first line with this message, in the log of any process. */

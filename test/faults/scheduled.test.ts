@@ -1,0 +1,34 @@
+/** Tasks that start later. */
+import { expect, test } from '@jest/globals';
+import { openFleet } from '../support/fleet.ts';
+
+test('fifty tasks with delays out of order start within a second, or 2 %, of their time', async () => {
+  await using fleet = await openFleet({ queues: 'default:50' });
+  const delays = Array.from({ length: 50 }, (_, index) => 200 + ((index * 37) % 50) * 60);
+  const ids = await fleet.submit(...delays.map((delayMs) => ({ delayMs })));
+  const accepted = new Map((await fleet.tasks()).map((task) => [task.id, task.accepted_at.getTime()]));
+  expect(await fleet.ended()).toMatchObject({ accepted: 50, succeeded: 50 });
+
+  const late = ids.map((id, index) => {
+    const dueMs = (accepted.get(id) ?? 0) + (delays[index] ?? 0);
+    return (fleet.entries(id)[0]?.atMs ?? Infinity) - dueMs;
+  });
+  expect(Math.min(...late)).toBeGreaterThanOrEqual(-2); // milliseconds are cut off
+  expect(Math.max(...late)).toBeLessThan(1_000);
+}, 60_000);
+
+test('what fails together is not retried together', async () => {
+  await using fleet = await openFleet({ queues: 'default:50' });
+  await fleet.submit(...Array.from({ length: 50 }, () => ({ type: 'fault.spread' })));
+  expect(await fleet.ended()).toMatchObject({ accepted: 50, succeeded: 50 });
+
+  const retries = fleet.entries().filter(({ attempt }) => attempt === 2);
+  const fromMs = Math.min(...retries.map(({ atMs }) => atMs));
+  const buckets = Array.from(
+    { length: 4 },
+    (_, index) => retries.filter(({ atMs }) => Math.floor((atMs - fromMs) / 500) === index).length,
+  );
+  // Full jitter over two seconds: half a second would hold more than 25 of 50 once in some hundred thousand runs.
+  expect(Math.max(...buckets)).toBeLessThan(26);
+  expect(Math.max(...retries.map(({ atMs }) => atMs)) - fromMs).toBeGreaterThan(1_000);
+}, 60_000);

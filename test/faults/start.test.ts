@@ -1,0 +1,90 @@
+/** Starts that must not succeed, and starts that must wait. */
+import { expect, test } from '@jest/globals';
+import { openEmptyDatabase } from '../support/database.ts';
+import { openFleet } from '../support/fleet.ts';
+
+const FAILED = 'service failed to start';
+
+test('a process with another prefix than its database refuses to start with 78 and says why', async () => {
+  await using fleet = await openFleet({ workers: 0 });
+  fleet.expectErrors(FAILED, 'part failed to start');
+  const strangers = (['producer', 'worker', 'dead-letter-handler'] as const).map((service) =>
+    fleet.start(service, { WARREN_PREFIX: 'elsewhere' }),
+  );
+  for (const stranger of strangers) {
+    expect(await stranger.exited).toBe(78);
+    const [line] = stranger.logged(FAILED);
+    expect(JSON.stringify(line)).toContain('prefix-mismatch');
+    expect(JSON.stringify(line)).toContain('elsewhere');
+    expect(JSON.stringify(line)).toContain(fleet.prefix);
+  }
+}, 60_000);
+
+test('a process with a faulty configuration lists every fault, shows no secret, and ends with 78', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0 });
+  const env = {
+    WARREN_PREFIX: 'NOT A PREFIX',
+    WARREN_QUEUES: 'default:0',
+    WARREN_LEASE_LAPSE_MS: 'soon',
+    WARREN_LOG_LEVEL: 'loud',
+    DATABASE_URL: 'mysql://root:hunter2@127.0.0.1/warren',
+    AMQP_URL: 'http://guest:hunter3@127.0.0.1',
+    WARREN_TOKENS: '[{"name":"a","role":"king","token":"hunter4-hunter4-hunter4"}]',
+  };
+  for (const service of ['producer', 'worker', 'dead-letter-handler'] as const) {
+    const process = fleet.start(service, env);
+    expect(await process.exited).toBe(78);
+    for (const path of [
+      'prefix',
+      'worker.queues',
+      'lease.lapseMs',
+      'log.level',
+      'postgres.url',
+      'amqp.urls',
+      'http.tokens',
+    ])
+      expect(process.stray).toContain(path);
+    expect(process.stray).not.toMatch(/hunter/);
+  }
+}, 60_000);
+
+test('a process whose database was never migrated ends with 78 and says what to run', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0 });
+  fleet.expectErrors(FAILED, 'part failed to start');
+  await using empty = await openEmptyDatabase();
+  for (const service of ['producer', 'worker', 'dead-letter-handler'] as const) {
+    const process = fleet.start(service, { DATABASE_URL: empty.url });
+    expect(await process.exited).toBe(78);
+    expect(JSON.stringify(process.logged(FAILED))).toContain('warren migrate');
+  }
+}, 60_000);
+
+test('a worker with a task module that cannot be loaded ends with 78 and names it', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0 });
+  fleet.expectErrors(FAILED);
+  const worker = fleet.start('worker', { WARREN_TASKS: './no/such/tasks.js' });
+  expect(await worker.exited).toBe(78);
+  expect(JSON.stringify(worker.logged(FAILED))).toContain('./no/such/tasks.js');
+}, 60_000);
+
+test('services that start before Postgres wait for it, then run', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0, through: ['postgres'] });
+  fleet.postgresProxy.refuse();
+  const processes = [fleet.start('producer'), fleet.start('worker'), fleet.start('dead-letter-handler')];
+  await fleet.pass(2_500);
+  expect(processes.map(({ exitCode }) => exitCode)).toEqual([undefined, undefined, undefined]);
+  fleet.postgresProxy.accept();
+  await Promise.all(processes.map(async (process) => await process.ready()));
+  expect(await fleet.run()).toBe('succeeded');
+}, 60_000);
+
+test('services that start before RabbitMQ wait for it, then run', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0, through: ['broker'] });
+  fleet.brokerProxy.refuse();
+  const processes = [fleet.start('producer'), fleet.start('worker'), fleet.start('dead-letter-handler')];
+  await Promise.all(processes.map(async (process) => await process.next('service started')));
+  await fleet.pass(500);
+  fleet.brokerProxy.accept();
+  await Promise.all(processes.map(async (process) => await process.ready()));
+  expect(await fleet.run()).toBe('succeeded');
+}, 60_000);
