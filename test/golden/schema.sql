@@ -213,5 +213,5 @@ create table tasks partition by RANGE (id);
   CREATE INDEX tasks_external_id ON ONLY tasks USING btree (external_id, id) WHERE (external_id IS NOT NULL);
   CREATE INDEX tasks_tags ON ONLY tasks USING gin (tags) WHERE (tags IS NOT NULL);
 
-create table tasks_default with (fillfactor=60);
+create table tasks_default with (fillfactor=30);
   partition of tasks DEFAULT
