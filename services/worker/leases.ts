@@ -102,7 +102,7 @@ export class Leases implements Part {
     try {
       await run(this.#deps.db, closeLease, this.#workerId);
     } catch (thrown) {
-      this.#deps.log.warn('lease left to lapse', { workerId: this.#workerId, err: toError(thrown) });
+      this.#deps.log.warn('lease not given up', { workerId: this.#workerId, err: toError(thrown) });
     }
   }
 
