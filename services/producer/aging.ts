@@ -36,31 +36,47 @@ export function createAging(deps: AgingDeps, options: AgingOptions): Loop {
   const aged = new Set<string>(); // invited again and still pending, as of the last round
   let walkedTo = SMALLEST_ID;
   let endedBefore = SMALLEST_ID; // everything with a smaller id had ended when the last walk began
+  let revisitedTo = SMALLEST_ID; // of those, how far the look for replays has come
+
+  /** Looks at the next tasks, invites what has waited, and says how far it came: `undefined` at the end. */
+  const step = async (room: Map<string, number>, after: string, before: string): Promise<Step | undefined> => {
+    const rows = await run(deps.db, walkWaiting, after, before, options.afterMs, ROWS_PER_STEP);
+    const [walk] = rows;
+    for (const invitation of rows.flatMap(toInvitation)) {
+      const left = room.get(invitation.queue) ?? 0;
+      if (left === 0 || aged.has(invitation.taskId)) continue;
+      room.set(invitation.queue, left - 1);
+      await deps.publish({ ...invitation, priority: HIGHEST_PRIORITY });
+      aged.add(invitation.taskId);
+    }
+    if (walk === undefined || walk.last_id === null) return undefined;
+    const hasMore = walk.rows_seen === ROWS_PER_STEP;
+    return { lastId: walk.last_id, hasEnded: walk.first_open_id === null, hasMore };
+  };
 
   const round = async (): Promise<boolean> => {
     const room = await roomByQueue(deps.db, aged);
+    if (room.size === 0) return false;
     const before = idAtLeast(new Date(deps.clock.now().getTime() - options.afterMs));
-    for (let step = 0; step < STEPS_PER_ROUND && room.size > 0; step += 1) {
-      const rows = await run(deps.db, walkWaiting, walkedTo, before, options.afterMs, ROWS_PER_STEP);
-      const [walk] = rows;
-      if (walk === undefined || walk.last_id === null) {
-        walkedTo = endedBefore;
-        break;
-      }
-      if (walkedTo === endedBefore && walk.first_open_id === null) endedBefore = walk.last_id;
-      for (const invitation of rows.flatMap(toInvitation)) {
-        const left = room.get(invitation.queue) ?? 0;
-        if (left === 0 || aged.has(invitation.taskId)) continue;
-        room.set(invitation.queue, left - 1);
-        await deps.publish({ ...invitation, priority: HIGHEST_PRIORITY });
-        aged.add(invitation.taskId);
-      }
-      walkedTo = walk.rows_seen < ROWS_PER_STEP ? endedBefore : walk.last_id;
-      if (walk.rows_seen < ROWS_PER_STEP) break;
+    for (let steps = 0; steps < STEPS_PER_ROUND; steps += 1) {
+      const seen = await step(room, walkedTo, before);
+      if (seen !== undefined && seen.hasEnded && walkedTo === endedBefore) endedBefore = seen.lastId;
+      walkedTo = seen?.hasMore === true ? seen.lastId : endedBefore;
+      if (seen?.hasMore !== true) break;
     }
+    // A replay makes an old task wait again: slowly, what had ended is looked at once more.
+    const seen = revisitedTo < endedBefore ? await step(room, revisitedTo, endedBefore) : undefined;
+    revisitedTo = seen?.hasMore === true ? seen.lastId : SMALLEST_ID;
     return false;
   };
   return new Loop({ ...deps, round }, { name: 'aging', intervalMs: options.intervalMs });
+}
+
+interface Step {
+  readonly lastId: string;
+  /** True where all that was seen has ended. */
+  readonly hasEnded: boolean;
+  readonly hasMore: boolean;
 }
 
 /** How many more tasks of each queue may be invited at the highest priority. Forgets those that no longer wait. */
