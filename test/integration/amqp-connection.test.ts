@@ -97,7 +97,7 @@ describe('connecting', () => {
     const refused = opened.connection.connected({ withinMs: 5_000 });
     await expect(refused).rejects.toMatchObject({
       code: 'broker-refused-login',
-      facts: { user: 'guest', reason: 'the user or the password is wrong' },
+      facts: { user: new URL(AMQP_URL).username, reason: 'the user or the password is wrong' },
     });
     await expect(opened.connection.connected({ withinMs: 5_000 })).rejects.not.toThrow(/very-secret/);
     expect(opened.lines.join('')).toContain('broker cannot be reached');

@@ -84,10 +84,11 @@ test('a file that does not say whether it is breaking is refused before anything
 
 test('a user who owns only the schema can migrate', async () => {
   const role = `warren_owner_${new URL(db.url).pathname.slice(-8)}`;
-  await db.database.query({ text: `create role ${role} login` });
+  await db.database.query({ text: `create role ${role} login password 'owner'` });
   await db.database.query({ text: `create schema warren authorization ${role}` });
   const url = new URL(db.url);
   url.username = role;
+  url.password = 'owner';
   const owner = aDatabase(url.href);
   await owner.connectOrThrow();
   expect((await migrate(owner, { dir, log })).applied).toHaveLength(2);

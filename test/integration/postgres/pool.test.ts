@@ -152,7 +152,7 @@ describe('availability', () => {
 
   test('case O6: users with any character in their names connect', async () => {
     const user = `p@:/#%?&\\_$ ü ${randomUUID()}`;
-    await db.database.query({ text: `create role "${user}" login` });
+    await db.database.query({ text: `create role "${user}" login password 'p@:/#%?&\\_$'` });
     const url = new URL(db.url);
     url.username = encodeURIComponent(user);
     url.password = encodeURIComponent('p@:/#%?&\\_$');

@@ -22,5 +22,5 @@ test('only commander is loaded before a command runs', async () => {
 
 test('the check sees what administrative commands load', async () => {
   const found = await packagesFrom(new URL('../../../cli/installation.ts', import.meta.url));
-  expect([...found]).toEqual(expect.arrayContaining(['pg', 'amqp-connection-manager', 'convict', 'winston', 'zod']));
+  expect([...found]).toEqual(expect.arrayContaining(['pg', 'amqp-connection-manager', 'convict', 'zod']));
 });
