@@ -49,7 +49,12 @@ export function listSources(...folders: readonly string[]): string[] {
 
 /** Every static and dynamic import of a TypeScript file. */
 export function importsOf(file: string): Import[] {
-  const text = withoutComments(readSource(file));
+  return importsIn(file, readSource(file));
+}
+
+/** The same, of a text that stands for a file. */
+export function importsIn(file: string, source: string): Import[] {
+  const text = withoutComments(source);
   const statics = [...text.matchAll(/^(?:import|export)\s+(type\s)?(?:[^'";]*?\sfrom\s+)?'([^']+)'/gm)].map(
     ([, type, target = '']) => ({ isTypeOnly: type !== undefined, isDynamic: false, target }),
   );

@@ -1,6 +1,6 @@
 /** Who may import whom, read from every import line. The tables below are the architecture; the exceptions have a reason. */
 import { expect, test } from '@jest/globals';
-import { importsOf, listFiles, listSources } from '../support/source-files.ts';
+import { importsIn, importsOf, listFiles, listSources } from '../support/source-files.ts';
 import type { Import } from '../support/source-files.ts';
 
 /** Subjects of `shared/`, each with those that it may import beside itself. `errors` and `time` may be imported by all. */
@@ -71,6 +71,28 @@ const all = [...product, ...listSources('examples', 'deploy', 'scripts', 'test')
 const shown = ({ file, target }: Import): string => `${file} imports ${target}`;
 const within = (path: string, places: readonly string[]): boolean =>
   places.some((place) => (place.endsWith('/') ? path.startsWith(place) : path === place));
+
+test('every form of an import is seen, and no comment is taken for one', () => {
+  const planted = [
+    "import { a } from '../b/c.ts';",
+    "import {\n  f,\n  g,\n} from 'pg';",
+    "import type { H } from './h.ts';",
+    "import './side-effect.ts';",
+    "export { k } from '../../k.ts';",
+    "const later = await import('./later.ts');",
+    "// import { no } from './no.ts';",
+    "/* import { no } from './no.ts'; */",
+  ].join('\n');
+  const seen = importsIn('services/worker/x.ts', planted);
+  expect(seen.map(({ target, isTypeOnly, isDynamic }) => [target, isTypeOnly, isDynamic])).toEqual([
+    ['services/b/c.ts', false, false],
+    ['pg', false, false],
+    ['services/worker/h.ts', true, false],
+    ['services/worker/side-effect.ts', false, false],
+    ['k.ts', false, false],
+    ['services/worker/later.ts', false, true],
+  ]);
+});
 
 test('services import shared and their own files, never another service', () => {
   const faults = product.filter(({ file, target }) => {
