@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { ZodError } from 'zod';
+import { UNDECODED_HEADERS } from '../amqp/header-guard.ts';
 import { headersToStored } from '../amqp/headers.ts';
 import type { Headers } from '../amqp/headers.ts';
 import { isStorableText, parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
@@ -220,6 +221,7 @@ function propertyFaults(properties: IncomingMessage['properties'], limits: Submi
       faults.push({ code: 'text-invalid', field: name, reason: 'must not hold U+0000 or a lone surrogate' });
     }
   }
+  if (properties[UNDECODED_HEADERS] !== undefined) faults.push(invalid('headers', 'cannot be decoded'));
   if (limits.requireMessageId && textOf(properties['messageId']) === undefined) {
     faults.push({ code: 'message-id-missing', field: 'message_id', reason: 'is required here' });
   }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
+import { UNDECODED_HEADERS } from '../../../../shared/amqp/header-guard.ts';
 import { checkHttpSubmission, checkMessage, isMiss } from '../../../../shared/tasks/check-submission.ts';
 import type { CheckedSubmission, IncomingMessage } from '../../../../shared/tasks/check-submission.ts';
 import { compileInputSchema } from '../../../../shared/tasks/input-schema.ts';
@@ -345,5 +346,12 @@ describe('input schemas', () => {
     const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, n) => [`k${n}`, n]));
     expect(compiled.check(many)).toEqual([{ field: 'input.k0', reason: 'must be string' }]);
     expect(compiled.check({ a: 1, b: 2 })).toHaveLength(2);
+  });
+});
+
+test('a message whose headers nobody can decode is refused: one of them may have asked for something', () => {
+  expect(amqp({ properties: { [UNDECODED_HEADERS]: Buffer.from('F') } })).toMatchObject({
+    kind: 'refused',
+    faults: [{ code: 'field-invalid', field: 'headers', reason: 'cannot be decoded' }],
   });
 });
