@@ -183,7 +183,7 @@ function columnsOf(items: readonly Numbered[]): ParamsOf<typeof acceptTasks> {
     pick(({ businessKey }) => businessKey),
     pick(({ tags }) => (tags === undefined || tags.length === 0 ? undefined : arrayLiteral(tags))),
     pick(({ external }) => external?.messageId),
-    pick(({ external }) => external?.publisher),
+    pick(({ external, publisher }) => external?.publisher ?? publisher),
     pick(({ correlationId }) => correlationId),
     pick(({ external }) => external?.digest),
     pick(({ origin }) => origin?.exchange),

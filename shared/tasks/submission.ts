@@ -31,6 +31,8 @@ export interface Submission {
   readonly businessKey?: string;
   readonly tags?: readonly string[];
   readonly correlationId?: string;
+  /** Who submitted it over HTTP: the name of the token. Over AMQP that is `external.publisher`. */
+  readonly publisher?: string;
   /** The publisher's own id, de-duplicated per publisher and type within seven days. */
   readonly external?: {
     /** Authenticated user_id, else app_id, else the empty text. */

@@ -22,8 +22,12 @@ export interface AcceptedSubmission {
   readonly accepted: Extract<Acceptance, { readonly kind: 'accepted' }>;
 }
 
-/** Accepts one body. Throws what is wrong with it, `database-unavailable`, `outbox-full`. */
-export async function acceptSubmission(bytes: Buffer, deps: SubmissionDeps): Promise<AcceptedSubmission> {
+/** Accepts one body from `publisher`. Throws what is wrong with it, `database-unavailable`, `outbox-full`. */
+export async function acceptSubmission(
+  bytes: Buffer,
+  publisher: string,
+  deps: SubmissionDeps,
+): Promise<AcceptedSubmission> {
   const { catalog, limits, metrics, submit } = deps;
   let checked: CheckedSubmission = checkHttpSubmission(bytes, catalog, limits);
   if (isMiss(checked)) {
@@ -31,7 +35,7 @@ export async function acceptSubmission(bytes: Buffer, deps: SubmissionDeps): Pro
     checked = checkHttpSubmission(bytes, catalog, limits);
   }
   if (checked.kind === 'refused') throw refusal(checked.faults, metrics);
-  const { submission } = checked;
+  const submission = { ...checked.submission, publisher };
   const acceptance = await submit(submission);
   switch (acceptance.kind) {
     case 'accepted':
@@ -45,9 +49,13 @@ export async function acceptSubmission(bytes: Buffer, deps: SubmissionDeps): Pro
 }
 
 /** One item of a batch: its failure is a value, whatever it is. */
-export async function acceptItem(bytes: Buffer, deps: SubmissionDeps): Promise<AcceptedSubmission | WarrenError> {
+export async function acceptItem(
+  bytes: Buffer,
+  publisher: string,
+  deps: SubmissionDeps,
+): Promise<AcceptedSubmission | WarrenError> {
   try {
-    return await acceptSubmission(bytes, deps);
+    return await acceptSubmission(bytes, publisher, deps);
   } catch (thrown) {
     return isWarrenError(thrown) ? thrown : new WarrenError('internal', {}, toError(thrown));
   }

@@ -67,7 +67,7 @@ function addSubmit(app: App, deps: TaskRoutesDeps): void {
   };
   const options = { ...requireRole('operator'), bodyLimit: deps.limits.messageBytes, schema };
   app.post('/v1/tasks', options, async (request, reply) => {
-    const { submission, accepted } = await acceptSubmission(request.body.raw, deps);
+    const { submission, accepted } = await acceptSubmission(request.body.raw, request.actor.name, deps);
     const task = renderWithRaw(acceptedTaskOf(submission, accepted), { input: submission.input });
     return await reply.code(202).header('location', `/v1/tasks/${accepted.id}`).type(JSON_TYPE).send(task);
   });
@@ -82,7 +82,7 @@ function addBatch(app: App, deps: TaskRoutesDeps): void {
   const bodyLimit = deps.limits.messageBytes * BATCH_FACTOR;
   app.post('/v1/tasks/batch', { ...requireRole('operator'), bodyLimit, schema }, async (request, reply) => {
     const items = splitBatch(request.body.raw);
-    const results = await Promise.all(items.map(async (item) => await acceptItem(item, deps)));
+    const results = await Promise.all(items.map(async (item) => await acceptItem(item, request.actor.name, deps)));
     const failures = results.filter((result) => 'code' in result);
     const [failure] = failures;
     // Nothing was accepted and all may be sent again: an answer that says so, not a thousand that do.
