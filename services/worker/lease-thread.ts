@@ -18,30 +18,40 @@ export interface LeaseThreadData {
   readonly renewMs: number;
   readonly maxLoopBlockMs: number;
   readonly database: DatabaseOptions;
-  /** Int32: [0] beats of the main loop, [1] tasks in flight, [2] not 0 once the thread shall end. */
+  /** Int32, see BEATS and its neighbours. */
   readonly shared: SharedArrayBuffer;
 }
 
 /** What the thread tells. */
 export type LeaseNews =
+  /** The thread can renew, and waits for the word that the lease is taken. */
+  | { readonly kind: 'ready' }
   | { readonly kind: 'renewed'; readonly cancels: readonly string[]; readonly claims: readonly string[] }
   /** The lease was taken away. The thread has ended. */
   | { readonly kind: 'lapsed' }
   /** Postgres did not answer, or the main loop is blocked (`reason`). */
   | { readonly kind: 'missed'; readonly reason: string };
 
-/** Beats of the main loop, tasks in flight, end. */
+/** Places in the shared memory: beats of the main loop, tasks in flight; not 0 once the thread shall end, or may renew. */
 export const BEATS = 0;
 export const IN_FLIGHT = 1;
 export const END = 2;
+export const IS_TAKEN = 3;
+/** How many there are. */
+export const PLACES = 4;
 
 /** A claim younger than this may still be on its way to the worker: its answer has not arrived yet. */
 const CLAIM_ANSWER_WITHIN_MS = 60_000;
+const FIRST_PING_MS = 1_000;
 
 async function renewUntilEnd(data: LeaseThreadData, tell: (news: LeaseNews) => void): Promise<void> {
   const state = new Int32Array(data.shared);
   const db = new Database({ clock: systemClock, log: silentLogger, random: () => 0.5 }, data.database);
   await db.start();
+  await db.ping(FIRST_PING_MS);
+  // A lease must not age while its keeper is still being loaded: on a busy machine that takes seconds.
+  tell({ kind: 'ready' });
+  Atomics.wait(state, IS_TAKEN, 0);
   let beats = Atomics.load(state, BEATS);
   let beatAtMs = systemClock.monotonicMs();
   let cpu = process.cpuUsage();

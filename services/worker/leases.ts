@@ -8,7 +8,7 @@ import type { Logger } from '../../shared/observability/log.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Clock } from '../../shared/time/clock.ts';
-import { BEATS, END, IN_FLIGHT } from './lease-thread.ts';
+import { BEATS, END, IN_FLIGHT, IS_TAKEN, PLACES } from './lease-thread.ts';
 import type { LeaseNews, LeaseThreadData } from './lease-thread.ts';
 import { closeLease, openLease } from './leases.sql.ts';
 import { threadEntry } from './thread-entry.ts';
@@ -111,12 +111,50 @@ export class Leases implements Part {
     const signal = this.#stopping.signal;
     while (!signal.aborted) {
       try {
-        await this.#open();
-        await this.#renew();
+        await this.#hold();
       } catch (thrown) {
         log.warn('no lease', { workerId: this.#workerId, err: toError(thrown) });
         await clock.sleep(1_000, signal);
       }
+    }
+  }
+
+  /** Takes the lease once the thread that renews it stands ready, and keeps it until it is lost or the worker stops. */
+  async #hold(): Promise<void> {
+    const { renewMs, maxLoopBlockMs } = this.#options;
+    const shared = new SharedArrayBuffer(PLACES * Int32Array.BYTES_PER_ELEMENT);
+    const state = new Int32Array(shared);
+    this.#shared = state;
+    const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
+    const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
+    const thread = new Worker(threadEntry('lease-thread'), {
+      workerData,
+      name: 'lease',
+      // It renews a row every second or two; the default young generation alone would cost a worker 16 MB and more.
+      resourceLimits: { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 64 },
+    });
+    this.#thread = thread;
+    const ended = new Promise<void>((resolve, reject) => {
+      thread.once('exit', () => resolve());
+      thread.once('error', reject);
+    });
+    const ready = new Promise<void>((resolve) => {
+      thread.on('message', (news: LeaseNews) => (news.kind === 'ready' ? resolve() : this.#hear(news)));
+    });
+    const beating = new AbortController();
+    try {
+      await Promise.race([ready, ended]);
+      if (!this.#stopping.signal.aborted) await this.#open();
+      void this.#beat(state, beating.signal);
+      Atomics.store(state, IS_TAKEN, 1);
+      Atomics.notify(state, IS_TAKEN);
+      await ended;
+    } catch (thrown) {
+      this.#endThread();
+      await ended;
+      throw thrown;
+    } finally {
+      beating.abort();
     }
   }
 
@@ -131,37 +169,7 @@ export class Leases implements Part {
     for (const listener of this.#leasedListeners.splice(0)) listener();
   }
 
-  /** Runs the thread until the lease is lost or the worker stops. */
-  async #renew(): Promise<void> {
-    const { renewMs, maxLoopBlockMs } = this.#options;
-    const shared = new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT);
-    const state = new Int32Array(shared);
-    this.#shared = state;
-    if (this.#stopping.signal.aborted) return; // stopped while the lease was taken: nobody would end the thread
-    const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
-    const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
-    const thread = new Worker(threadEntry('lease-thread'), {
-      workerData,
-      name: 'lease',
-      // It renews a row every second or two; the default young generation alone would cost a worker 16 MB and more.
-      resourceLimits: { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 64 },
-    });
-    this.#thread = thread;
-    const ended = new Promise<void>((resolve, reject) => {
-      thread.once('exit', () => resolve());
-      thread.once('error', reject);
-    });
-    thread.on('message', (news: LeaseNews) => this.#hear(news));
-    const beating = new AbortController();
-    void this.#beat(state, beating.signal);
-    try {
-      await ended;
-    } finally {
-      beating.abort();
-    }
-  }
-
-  #hear(news: LeaseNews): void {
+  #hear(news: Exclude<LeaseNews, { kind: 'ready' }>): void {
     const { log, onCancels, onClaims, onLapsed } = this.#deps;
     switch (news.kind) {
       case 'renewed':
@@ -193,7 +201,9 @@ export class Leases implements Part {
 
   #endThread(): void {
     if (this.#shared === undefined) return;
-    Atomics.store(this.#shared, END, 1);
-    Atomics.notify(this.#shared, END);
+    for (const place of [END, IS_TAKEN]) {
+      Atomics.store(this.#shared, place, 1);
+      Atomics.notify(this.#shared, place);
+    }
   }
 }
