@@ -259,7 +259,7 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** Submits one task and waits until it has ended; gives its state. */
-  async run(input: NewTask['input'] = {}, withinMs = 10_000): Promise<string> {
+  async run(input: NewTask['input'] = {}, withinMs = 15_000): Promise<string> {
     const [id = ''] = await this.submit({ input });
     return await eventually(
       async () => {
