@@ -31,15 +31,16 @@ export function createLogger(options: {
   /** Where lines go. Default: stdout. */
   readonly stream?: NodeJS.WritableStream;
 }): Logger {
+  const stream = options.stream ?? process.stdout;
   const root = winston.createLogger({
     level: options.level === 'silent' ? 'error' : options.level,
     silent: options.level === 'silent',
     format: winston.format.printf((info) => render(info)),
-    transports: [
-      options.stream === undefined
-        ? new winston.transports.Console({ forceConsole: false })
-        : new winston.transports.Stream({ stream: options.stream }),
-    ],
+    transports: [new winston.transports.Stream({ stream })],
+  });
+  // Who reads the log may go (a closed pipe). Without a listener each line would then be a crash that logs a line.
+  stream.on('error', () => {
+    root.silent = true;
   });
   return wrap(root, options.base);
 }

@@ -56,6 +56,15 @@ test('case I8: an idle service says where it listens, and a SIGTERM ends it in t
   expect(await next('service stopped')).toMatchObject({ reason: 'SIGTERM' });
 }, 20_000);
 
+test('a service whose log nobody reads any more goes on, and stops as ever', async () => {
+  const { child, next, ended } = start();
+  const { url } = await next('service started');
+  child.stdout.destroy();
+  expect((await fetch(`${String(url)}/livez`)).status).toBe(200);
+  child.kill('SIGTERM'); // what it logs now meets a closed pipe
+  expect((await ended).code).toBe(0);
+}, 20_000);
+
 test('a second signal does not wait for a stop that hangs', async () => {
   const { child, next, ended } = start(['hang'], { WARREN_WORKER_DRAIN_MS: '60000' });
   await next('service started');
