@@ -1,6 +1,7 @@
 /** The worker: wires its parts, starts and stops them in order. */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { WarrenError } from '../../shared/errors/warren-error.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import { EXIT } from '../../shared/lifecycle/process-main.ts';
@@ -43,6 +44,11 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     baseDir: process.cwd(),
     builtIn: [createHttpRequestType(clock, { ...DEFAULT_HTTP_REQUEST, allowHosts: config.httpRequest.allowHosts })],
   });
+  const threaded = registry.all().find(({ isolation }) => isolation === 'thread');
+  if (threaded !== undefined && worker.threads === 0) {
+    const reason = 'runs in a thread, and worker.threads is 0';
+    throw new WarrenError('task-module-invalid', { taskType: threaded.name, reason });
+  }
   const queues = worker.queues.map(({ name }) => name);
   const backbone = createBackbone({ ...context, metrics }, { service: 'worker', queues: () => queues });
   const { db, inviter, consuming, topology, names } = backbone;
