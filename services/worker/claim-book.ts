@@ -53,6 +53,11 @@ export class ClaimBook {
     return this.#finished.splice(0);
   }
 
+  /** Takes finished claims back that no statement has deleted after all. */
+  keepFinished(claimIds: readonly string[]): void {
+    this.#finished.push(...claimIds);
+  }
+
   /** The worker lost its lease: nothing is ours any more. */
   clear(): void {
     this.#open.clear();

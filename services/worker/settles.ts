@@ -86,10 +86,16 @@ export class Settles {
     this.#stopping.abort();
   }
 
-  /** Deletes finished claims that no settle came by to delete. Called from time to time. */
+  /** Deletes finished claims that no settle came by to delete. Called from time to time. Throws as `Queryable.query`. */
   async forgetFinished(): Promise<void> {
     const finished = this.#deps.book.takeFinished();
-    if (finished.length > 0) await run(this.#deps.db, forgetClaims, finished);
+    if (finished.length === 0) return;
+    try {
+      await run(this.#deps.db, forgetClaims, finished);
+    } catch (thrown) {
+      this.#deps.book.keepFinished(finished);
+      throw thrown;
+    }
   }
 
   async #settleSuccesses(batch: readonly Success[]): Promise<readonly Settled[]> {

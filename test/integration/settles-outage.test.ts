@@ -72,6 +72,25 @@ test('a worker that must end gives its settles up, and the tasks stay for the re
   expect(await count(db, 'claims', `id = '${claim.claimId}'`)).toBe(1);
 });
 
+test('a finished claim that could not be deleted is deleted later', async () => {
+  await using faulty = await openFaulty(db);
+  const worker = await openWorker(faulty);
+  const claims = await Promise.all((await addTasks(db, 2)).map(async (id) => await worker.win(id)));
+  // A success and a failure are settled by two statements at once: neither knows that it is the last.
+  await Promise.all(
+    claims.map(async (claim, index) =>
+      index === 0 ? await worker.settles.succeed(claim, undefined) : await worker.settles.settle(claim, aDeath()),
+    ),
+  );
+  const mine = `worker = '${worker.workerId}'`;
+  expect(await count(db, 'claims', mine)).toBe(1);
+  faulty.fault = () => 'refuse';
+  await expect(worker.settles.forgetFinished()).rejects.toMatchObject({ code: 'database-unavailable' });
+  faulty.fault = () => undefined;
+  await worker.settles.forgetFinished();
+  expect(await count(db, 'claims', mine)).toBe(0);
+});
+
 test('two workers that settle the tasks of each other in opposite orders do not deadlock, and settle each once', async () => {
   const before = await deadlocks(db);
   const owner = await openWorker(db, { maxBatch: 40 });
