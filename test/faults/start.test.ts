@@ -3,16 +3,15 @@ import { expect, test } from '@jest/globals';
 import { openEmptyDatabase } from '../support/database.ts';
 import { openFleet } from '../support/fleet.ts';
 
+const SERVICES = ['producer', 'worker', 'dead-letter-handler'] as const;
 const FAILED = 'service failed to start';
 
 test('a process with another prefix than its database refuses to start with 78 and says why', async () => {
   await using fleet = await openFleet({ workers: 0 });
   fleet.expectErrors(FAILED, 'part failed to start');
-  const strangers = (['producer', 'worker', 'dead-letter-handler'] as const).map((service) =>
-    fleet.start(service, { WARREN_PREFIX: 'elsewhere' }),
-  );
+  const strangers = SERVICES.map((service) => fleet.start(service, { WARREN_PREFIX: 'elsewhere' }));
+  expect(await Promise.all(strangers.map(async ({ exited }) => await exited))).toEqual([78, 78, 78]);
   for (const stranger of strangers) {
-    expect(await stranger.exited).toBe(78);
     const [line] = stranger.logged(FAILED);
     expect(JSON.stringify(line)).toContain('prefix-mismatch');
     expect(JSON.stringify(line)).toContain('elsewhere');
@@ -31,9 +30,9 @@ test('a process with a faulty configuration lists every fault, shows no secret, 
     AMQP_URL: 'http://guest:hunter3@127.0.0.1',
     WARREN_TOKENS: '[{"name":"a","role":"king","token":"hunter4-hunter4-hunter4"}]',
   };
-  for (const service of ['producer', 'worker', 'dead-letter-handler'] as const) {
-    const process = fleet.start(service, env);
-    expect(await process.exited).toBe(78);
+  const processes = SERVICES.map((service) => fleet.start(service, env));
+  expect(await Promise.all(processes.map(async ({ exited }) => await exited))).toEqual([78, 78, 78]);
+  for (const process of processes) {
     for (const path of [
       'prefix',
       'worker.queues',
@@ -52,11 +51,9 @@ test('a process whose database was never migrated ends with 78 and says what to 
   await using fleet = await openFleet({ workers: 0, producers: 0 });
   fleet.expectErrors(FAILED, 'part failed to start');
   await using empty = await openEmptyDatabase();
-  for (const service of ['producer', 'worker', 'dead-letter-handler'] as const) {
-    const process = fleet.start(service, { DATABASE_URL: empty.url });
-    expect(await process.exited).toBe(78);
-    expect(JSON.stringify(process.logged(FAILED))).toContain('warren migrate');
-  }
+  const processes = SERVICES.map((service) => fleet.start(service, { DATABASE_URL: empty.url }));
+  expect(await Promise.all(processes.map(async ({ exited }) => await exited))).toEqual([78, 78, 78]);
+  for (const process of processes) expect(JSON.stringify(process.logged(FAILED))).toContain('warren migrate');
 }, 60_000);
 
 test('a worker with a task module that cannot be loaded ends with 78 and names it', async () => {
