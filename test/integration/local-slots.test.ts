@@ -47,24 +47,19 @@ test('a free slot takes the highest priority that waits, and of one priority wha
 });
 
 test('two slots run two attempts at most, however many deliveries are held', async () => {
-  let running = 0;
-  await using open = await openIntake(work, {
-    handlers: {
-      'test.noop': async () => {
-        running += 1;
-        for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
-        running -= 1;
-        return succeeded;
-      },
-    },
-    concurrency: 2,
-    prefetch: 50,
-  });
+  const { handler, release } = held();
+  const several: Handler = async (claim) => {
+    const outcome = await handler(claim);
+    for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+    return outcome;
+  };
+  await using open = await openIntake(work, { handlers: { 'test.noop': several }, concurrency: 2, prefetch: 50 });
   const ids: string[] = [];
   for (let task = 0; task < 60; task += 1) ids.push(await inviteTask(work));
+  await eventually(() => expect(open.intake.lines).toMatchObject([{ taken: 2, waiting: 48 }]));
+  release();
   await eventually(() => expect(open.settled.size).toBe(60));
   expect(open.mostRunning()).toBe(2);
-  expect(running).toBe(0);
   expect(ids.every((id) => open.settled.get(id) === 'succeeded')).toBe(true);
 });
 
