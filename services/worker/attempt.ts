@@ -69,8 +69,8 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
     const run = await claimAndRun(delivery, type, invitation, slots, deps);
     if (run === undefined) return delivery.ack(); // a duplicate, stale, cancelled: somebody else decided
 
-    const settled = await settleOutcome(type, run, deps); // Postgres first,
-    deps.observe.settled(type, run.claim, run.outcome, settled);
+    const settled = await settleOutcome(run, deps); // Postgres first,
+    deps.observe.settled(run.type, run.claim, run.outcome, settled);
     if (settled === 'dead') delivery.reject(); // then the broker: the DLX brings its evidence to the dead letter
     else delivery.ack();
   } catch (thrown) {
@@ -83,14 +83,18 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
 }
 
 interface Run {
+  readonly type: TaskType;
   readonly claim: Claim;
   readonly outcome: Outcome;
 }
 
+/** For a task that an invitation of another type named: this worker cannot run it, and no attempt is spent. */
+const NOT_HERE: Outcome = { kind: 'deferred', delayMs: 10_000, why: 'handler' };
+
 /** Holds the slot from the claim to the end of the handler; the settle needs none. */
 async function claimAndRun(
   delivery: Delivery,
-  type: TaskType,
+  invited: TaskType,
   invitation: Wanted,
   slots: Slots,
   deps: AttemptDeps,
@@ -103,16 +107,20 @@ async function claimAndRun(
       deps.observe.claimLost();
       return undefined;
     }
-    deps.observe.started(type, answer.claim);
-    const outcome = await deps.run(type, answer.claim);
-    deps.observe.ended(type, answer.claim, outcome);
-    return { claim: answer.claim, outcome };
+    const { claim } = answer;
+    // The row is believed, not the message: an invitation chooses no code.
+    const type = claim.type === invited.name ? invited : deps.findType(claim.type);
+    if (type === undefined) return { type: invited, claim, outcome: NOT_HERE };
+    deps.observe.started(type, claim);
+    const outcome = await deps.run(type, claim);
+    deps.observe.ended(type, claim, outcome);
+    return { type, claim, outcome };
   } finally {
     slots.release();
   }
 }
 
-function settleOutcome(type: TaskType, { claim, outcome }: Run, deps: AttemptDeps): Promise<Settled> {
+function settleOutcome({ type, claim, outcome }: Run, deps: AttemptDeps): Promise<Settled> {
   if (outcome.kind === 'succeeded') return deps.succeed(claim, outcome.result);
   const budget = { failures: claim.failures, maxAttempts: claim.maxAttempts, policy: type.retry };
   return deps.settle(claim, judge(outcome, budget, deps.random));

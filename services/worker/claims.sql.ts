@@ -31,19 +31,20 @@ export const claimTasks = statement<
              started_at = clock_timestamp()
         from locked l
        where t.id = l.id and t.state = 'pending'
-      returning t.id, t.attempt, t.failures, t.max_attempts, t.input,
+      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.input,
                 extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms
     ), batch as (
       insert into claims (id, worker, claimed_at, task_ids)
       select $4::uuid, $3::uuid, clock_timestamp(), array_agg(id) from claimed having count(*) > 0
       on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids
     )
-    select v.has_lease, c.id, c.attempt, c.failures, c.max_attempts, c.input, c.wait_ms::float8 as wait_ms
+    select v.has_lease, c.id, c.type, c.attempt, c.failures, c.max_attempts, c.input, c.wait_ms::float8 as wait_ms
       from living v
       left join claimed c on true`,
   columns: {
     has_lease: 'bool',
     id: 'uuid?',
+    type: 'text?',
     attempt: 'int4?',
     failures: 'int4?',
     max_attempts: 'int4?',
@@ -56,12 +57,13 @@ export const claimTasks = statement<
 export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
   name: 'find_claimed',
   text: sql`
-    select id, attempt, failures, max_attempts, input,
+    select id, type, attempt, failures, max_attempts, input,
            (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
       from tasks
      where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
   columns: {
     id: 'uuid',
+    type: 'text',
     attempt: 'int4',
     failures: 'int4',
     max_attempts: 'int4',

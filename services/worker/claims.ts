@@ -15,6 +15,8 @@ import { claimTasks, findClaimed } from './claims.sql.ts';
 export interface Claim {
   readonly taskId: string;
   readonly claimId: string;
+  /** As the row says it: what an invitation says chooses no code. */
+  readonly type: string;
   /** From 1, rising over all lives of the task. */
   readonly attempt: number;
   /** Failures counted against the budget so far. */
@@ -132,6 +134,7 @@ export class Claims {
 /** What a claim statement answers about one task; all null in the row that only says whether the lease stands. */
 interface ClaimedRow {
   readonly id: string | null;
+  readonly type: string | null;
   readonly attempt: number | null;
   readonly failures: number | null;
   readonly max_attempts: number | null;
@@ -140,7 +143,8 @@ interface ClaimedRow {
 }
 
 function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
-  const { id, attempt, failures, max_attempts: maxAttempts, input } = row;
-  if (id === null || attempt === null || failures === null || maxAttempts === null || input === null) return;
-  won.set(id, { taskId: id, claimId, attempt, failures, maxAttempts, input, waitMs: row.wait_ms ?? 0 });
+  const { id, type, attempt, failures, max_attempts: maxAttempts, input } = row;
+  if (id === null || type === null || attempt === null || failures === null || maxAttempts === null || input === null)
+    return;
+  won.set(id, { taskId: id, claimId, type, attempt, failures, maxAttempts, input, waitMs: row.wait_ms ?? 0 });
 }

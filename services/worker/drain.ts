@@ -42,8 +42,8 @@ export function createDrain(deps: DrainDeps): Part {
         claims.giveUp();
         settles.giveUp();
       });
-      await Promise.race([intake.idle(), clock.sleep(deadlineMs - clock.monotonicMs(), undefined, { unref: true })]);
-      await settles.idle();
+      const answered = intake.idle().then(async () => await settles.idle());
+      await Promise.race([answered, clock.sleep(deadlineMs - clock.monotonicMs(), undefined, { unref: true })]);
       giveUp();
       await settles.forgetFinished();
     },

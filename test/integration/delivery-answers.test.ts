@@ -1,7 +1,7 @@
 /** The way of one delivery: each exit answers the broker, once. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
-import { count, readTask, rows } from '../support/core.ts';
+import { addTask, count, readTask, rows } from '../support/core.ts';
 import { eventually } from '../support/eventually.ts';
 import { inviteAnew, inviteTask, openIntake, succeeded } from '../support/intake.ts';
 import type { Handler } from '../support/intake.ts';
@@ -150,4 +150,29 @@ test('invariant 2: a delivery whose settle was given up comes again and runs not
   await open[Symbol.asyncDispose]();
   expect(await work.take()).toEqual([]);
   expect((await readTask(work.db, taskId)).state).toBe('running'); // the reaper's, once the lease has lapsed
+});
+
+test('an invitation that names another type than the task has chooses no code', async () => {
+  const ran: string[] = [];
+  const open = await openIntake(work, {
+    handlers: {
+      'test.noop': (claim) => {
+        ran.push(`test.noop for ${claim.type}`);
+        return succeeded;
+      },
+      'test.other': (claim) => {
+        ran.push(`test.other for ${claim.type}`);
+        return succeeded;
+      },
+    },
+  });
+  const known = await addTask(work.db, { type: 'test.noop' });
+  const strange = await addTask(work.db, { type: 'test.nobody-has-it' });
+  for (const taskId of [known, strange]) {
+    await work.backbone.invite({ taskId, type: 'test.other', queue: 'default', priority: 4, generation: 1 });
+  }
+  await eventually(() => expect([...open.settled.values()]).toHaveLength(2));
+  expect(ran).toEqual(['test.noop for test.noop']);
+  expect((await readTask(work.db, strange)).state).toBe('scheduled');
+  await open[Symbol.asyncDispose]();
 });
