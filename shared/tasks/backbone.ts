@@ -62,6 +62,8 @@ const STATEMENT_PLANS = {
   enable_hashjoin: 'off',
   enable_mergejoin: 'off',
   jit: 'off',
+  // Planned once per session: planning these statements takes longer than running them, and their plan is always the same.
+  plan_cache_mode: 'force_generic_plan',
 };
 
 const IDLE_CONNECTION_MS = 60_000;

@@ -55,8 +55,11 @@ const CONCURRENCY = 250;
 const BATCH = 500;
 const SENDERS = 4;
 const RATE_PER_SECOND = 200;
+/** Seconds at that rate before latency counts: until then compilers run beside the services on the same two cores. */
+const WARM_UP_SECONDS = 10;
 const TEXT = 'x'.repeat(186); // with its JSON around it: 200 bytes
 const WITHIN_MS = 180_000;
+const LATENCY_KEY = 'latency-';
 
 /** Consume-and-ack rate of bare amqplib, in a process of its own. */
 export async function measureCeiling({ root, amqpUrl }: Site, count: number): Promise<Ceiling> {
@@ -99,16 +102,16 @@ async function measure(
     return started;
   };
   const producer = await start('producer', 'producer');
-  // A worker announces the type; it leaves before the tasks come, so that accepting is measured alone.
-  await (await start('worker', 'worker-0')).stop();
+  const first = await start('worker', 'worker-0');
+  // Latency first: after the throughput rounds Postgres vacuums what they left.
+  const latencies = await startLatencies(producer.url, db, load.latencySeconds);
+  await first.stop(); // accepting is measured alone
 
   const acceptedPerSecond = await accept(producer.url, load.tasks);
   const worker = await start('worker', 'worker-1');
   await untilEnded(db);
   const [span] = await run(db, processingSpan);
   const processedPerSecond = (span?.tasks ?? 0) / (span?.seconds ?? Number.NaN);
-
-  const latencies = await startLatencies(producer.url, db, load.latencySeconds);
   const memoryMb = Object.fromEntries(
     await Promise.all([producer, worker].map(async ({ name, pid }) => [name, await residentMb(pid)] as const)),
   );
@@ -167,9 +170,9 @@ async function startLatencies(producerUrl: string, db: Database, seconds: number
   const sentMs = new Map<string, number>();
   const answers: Promise<unknown>[] = [];
   const beganMs = systemClock.monotonicMs();
-  for (let index = 0; index < seconds * RATE_PER_SECOND; index += 1) {
+  for (let index = 0; index < (WARM_UP_SECONDS + seconds) * RATE_PER_SECOND; index += 1) {
     await systemClock.sleep(beganMs + (index * 1_000) / RATE_PER_SECOND - systemClock.monotonicMs());
-    const key = `latency-${index}`;
+    const key = `${LATENCY_KEY}${index}`;
     sentMs.set(key, performance.timeOrigin + performance.now());
     answers.push(
       call(producerUrl, 'POST', '/v1/tasks', { type: 'bench.noop', input: { text: TEXT }, businessKey: key }),
@@ -180,10 +183,8 @@ async function startLatencies(producerUrl: string, db: Database, seconds: number
   const starts = await run(db, listStarts);
   return starts.flatMap(({ business_key: key, started_ms: startedMs }) => {
     const sent = key === null ? undefined : sentMs.get(key);
-    // The first second warms up: connections, plans, compiled code.
-    return sent === undefined || startedMs === null || Number(key?.slice(8)) < RATE_PER_SECOND
-      ? []
-      : [startedMs - sent];
+    const isWarmUp = Number(key?.slice(LATENCY_KEY.length)) < WARM_UP_SECONDS * RATE_PER_SECOND;
+    return sent === undefined || startedMs === null || isWarmUp ? [] : [startedMs - sent];
   });
 }
 

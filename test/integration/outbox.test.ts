@@ -88,6 +88,7 @@ test('a confirmed invitation lies in its queue, persistent, and its row is gone'
     generation: 1,
   });
   expect(message?.properties).toMatchObject({ priority: 5, deliveryMode: 2, contentType: 'application/json' });
+  await work.backbone.inviter.idle();
   expect(await count(db, 'outbox')).toBe(0);
 });
 
@@ -96,6 +97,7 @@ test('a confirm deletes its own row: a younger row of the same task stays', asyn
   const older = await addRow([String(taskId)]);
   const younger = await addRow([String(taskId)]);
   await work.backbone.inviter.invite(older);
+  await work.backbone.inviter.idle();
   expect(await rows(db, 'select id from outbox')).toEqual([{ id: younger.id }]);
 });
 
