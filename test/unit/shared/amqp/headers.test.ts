@@ -13,7 +13,10 @@ const text = fc.oneof(
   fc.string({ unit: 'grapheme' }),
   fc.constantFrom('', '\u0000', '$', '!', 'v', '\ud800', '__proto__'),
 );
-const name = fc.oneof(fc.string({ maxLength: 20 }), fc.constantFrom('$', 'v', 'constructor', 'a\u0000b'));
+// A table with a member named ! comes back wrapped, so that amqplib takes it for no timestamp: see the tests below.
+const name = fc
+  .oneof(fc.string({ maxLength: 20 }), fc.constantFrom('$', 'v', 'constructor', 'a\u0000b'))
+  .filter((text) => text !== '!');
 const number = fc.oneof(
   fc.integer(),
   fc.double({ noDefaultInfinity: true }).filter((value) => !Object.is(value, -0)),
