@@ -102,7 +102,8 @@ function privateBroker(stack: Stack | undefined): TestBroker {
   };
 }
 
-interface Second {
+/** A second broker, or a line that says why there is none. */
+export interface Second {
   readonly brokers: readonly TestBroker[];
   readonly skipped: readonly string[];
   stop(): Promise<void>;
@@ -110,8 +111,8 @@ interface Second {
 
 const NO_SECOND: Second = { brokers: [], skipped: [], stop: async () => undefined };
 
-/** A RabbitMQ 4.3 beside the private one, where this machine and user can have it. */
-async function startRabbitmq43(root: string, log: (line: string) => void): Promise<Second> {
+/** A RabbitMQ 4.3 beside the private one, where this machine and user can have it; stopped again where it was not running. */
+export async function startRabbitmq43(root: string, log: (line: string) => void): Promise<Second> {
   const script = join(root, 'deploy/local-stack/rabbitmq43');
   const wasRunning = await run(script, ['status']).then(
     () => true,

@@ -1,9 +1,11 @@
 /**
- * `make bench`: no-op tasks end to end on each broker at hand, against bare amqplib on the same kind of queue in the same
- * run. Prints each aim as `aim …: met` or `aim …: missed`; a missed one is exit 1.
+ * `make bench`: no-op tasks end to end on each broker at hand (those of WARREN_BENCH_AMQP_URLS, else the private one and a
+ * 4.3), against bare amqplib on the same kind of queue in the same run. Prints each aim as `aim …: met` or `aim …: missed`; a
+ * missed one is exit 1.
  */
 import { cpus } from 'node:os';
 import { findRoot } from '../../deploy/local-stack/stack.ts';
+import { startRabbitmq43 } from '../../scripts/test-servers.ts';
 import { toError } from '../../shared/errors/to-error.ts';
 import { redactText } from '../../shared/observability/redact.ts';
 import { measureCeiling, measureFleet, percentile } from './rounds.ts';
@@ -23,14 +25,25 @@ interface Result {
 async function main(): Promise<boolean> {
   const root = findRoot();
   const serverUrl = process.env['DATABASE_URL'] ?? '';
-  const urls = (process.env['WARREN_BENCH_AMQP_URLS'] ?? process.env['AMQP_URL'] ?? '').split(',').filter(Boolean);
-  if (urls.length === 0 || serverUrl === '') throw new Error('no broker or database named; run `make bench`');
-  console.log(
-    `${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${cpus().length} cores, ${cpus()[0]?.model ?? ''}`,
-  );
+  const named = (process.env['WARREN_BENCH_AMQP_URLS'] ?? '').split(',').filter(Boolean);
+  const first = process.env['AMQP_URL'] ?? '';
+  if (serverUrl === '' || (named.length === 0 && first === '')) throw new Error('no servers named; run `make bench`');
+  const today = new Date().toISOString().slice(0, 10);
+  console.log(`${today}, Node ${process.version}, ${cpus().length} cores, ${cpus()[0]?.model ?? ''}`);
   console.log(`${TASKS} no-op tasks of 200 bytes, medians of ${ROUNDS} rounds, worker concurrency 250`);
+  if (named.length > 0) return await benchBrokers(root, serverUrl, named);
+  const second = await startRabbitmq43(root, (line) => console.log(line));
+  try {
+    for (const reason of second.skipped) console.log(`skipped: ${reason}`);
+    return await benchBrokers(root, serverUrl, [first, ...second.brokers.map(({ amqpUrl }) => amqpUrl)]);
+  } finally {
+    await second.stop();
+  }
+}
+
+async function benchBrokers(root: string, serverUrl: string, amqpUrls: readonly string[]): Promise<boolean> {
   let areMet = true;
-  for (const amqpUrl of urls) areMet = (await benchBroker({ root, amqpUrl, serverUrl })) && areMet;
+  for (const amqpUrl of amqpUrls) areMet = (await benchBroker({ root, amqpUrl, serverUrl })) && areMet;
   return areMet;
 }
 
