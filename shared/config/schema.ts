@@ -164,16 +164,6 @@ export const SCHEMA = {
   reaper: {
     intervalMs: integer('Milliseconds between two looks for lapsed leases.', 2_000, 50, 60_000),
   },
-  reconciler: {
-    intervalMs: integer('Milliseconds between two readings of the queues.', 5_000, 50, 600_000),
-    maxPerRound: integer('Tasks invited anew in one round at most.', 1_000, 1, 100_000),
-    firstAgainMs: integer(
-      'Milliseconds before a task is invited anew a second time; doubled each time.',
-      30_000,
-      100,
-      DAY_MS,
-    ),
-  },
   aging: {
     intervalMs: integer('Milliseconds between two looks for what has waited too long.', 5_000, 50, 600_000),
     afterMs: integer('Milliseconds of waiting after which a task is invited again at priority 9.', 60_000, 100, DAY_MS),
