@@ -64,7 +64,7 @@ function addList(dead: Command, act: Act, clock: Clock): void {
     .option('--task <id>', 'only of this task')
     .option('--after <when>', 'died after this instant, or within this duration: 2h', past)
     .option('--before <when>', 'died before this instant, or longer ago than this duration', past)
-    .option('--limit <count>', 'letters in a page', integerIn(1, 200))
+    .option('--limit <count>', 'letters in a page, 1 to 200 (default: 50)', integerIn(1, 200))
     .option('--cursor <cursor>', 'go on from where the last page ended')
     .option('--all', 'every page')
     .addHelpText('after', '\nExamples:\n  warren dead list\n  warren dead list --type report.csv --after 1d --json')

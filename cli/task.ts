@@ -122,7 +122,7 @@ function addList(task: Command, act: Act, clock: Clock): void {
     .option('--external-id <id>', 'only with this message id of its publisher')
     .option('--after <when>', 'accepted after this instant, or within this duration: 2h', past)
     .option('--before <when>', 'accepted before this instant, or longer ago than this duration', past)
-    .option('--limit <count>', 'tasks in a page', integerIn(1, 200))
+    .option('--limit <count>', 'tasks in a page, 1 to 200 (default: 50)', integerIn(1, 200))
     .option('--cursor <cursor>', 'go on from where the last page ended')
     .option('--all', 'every page')
     .addHelpText(

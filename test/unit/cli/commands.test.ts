@@ -277,6 +277,14 @@ describe('task list', () => {
     expect(run.stderr).toBe('More: add --cursor c1, or --all for the whole list.\n');
   });
 
+  test('a page larger than the API gives is refused before it is asked for', async () => {
+    const { fetch, seen } = answering();
+    const run = await warren(['task', 'list', '--limit', '201'], { fetch });
+    expect(run).toMatchObject({ exitCode: 2, stdout: '' });
+    expect(run.stderr).toContain(`argument '201' is invalid. It must be an integer from 1 to 200.`);
+    expect(seen).toEqual([]);
+  });
+
   test('--all --json is one document of all pages, each item as it came', async () => {
     const { fetch, seen } = answering(page('a', 'c1'), page('b', 'c2'), page('c'));
     const run = await warren(['task', 'list', '--all', '--json'], { fetch });
