@@ -27,8 +27,8 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
   const { config, clock, log, random } = context;
   const metrics = createMetrics({ service: NAME, version: config.worker.codeVersion, withProcess: true });
   const backbone = createBackbone({ ...context, metrics }, { service: NAME, queues: () => catalog.queues() });
-  const { db, names, inviter, publishing, consuming, topology } = backbone;
-  const catalog = new TypeCatalog({ db, clock, log, random });
+  const { db, names, inviter, publishing, consuming, topology, onFailure } = backbone;
+  const catalog = new TypeCatalog({ db, clock, log, random, onFailure });
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
 
   const consumer: Consumer = new Consumer(
@@ -65,6 +65,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       clock,
       log,
       random,
+      onFailure,
       metrics,
       names,
       invite,
@@ -84,7 +85,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       { name: 'http', part: http },
       { name: 'recorder', part: recorder },
       { name: 'unfinished replays', part: replayer.loop() },
-      { name: 'bookkeeping', part: createBookkeeping({ db, clock, log, random, metrics }) },
+      { name: 'bookkeeping', part: createBookkeeping({ db, clock, log, random, onFailure, metrics }) },
       { name: 'replay publisher', part: publisher },
       { name: 'type catalog', part: catalog },
       ...backbone.parts,

@@ -1,6 +1,7 @@
 /** The dispatcher: what is due becomes an invitation, what waits past its deadline expires. */
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { run } from '../../shared/postgres/statement.ts';
@@ -11,6 +12,7 @@ import { dispatchDue } from './dispatcher.sql.ts';
 /** What the dispatcher needs. */
 export interface DispatcherDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Database;
+  readonly metrics: Pick<Metrics, 'duePending'>;
   readonly invite: (row: OutboxRow) => Promise<boolean>;
 }
 
@@ -27,6 +29,8 @@ export function createDispatcher(deps: DispatcherDeps, options: DispatcherOption
   const round = async (): Promise<boolean> => {
     const rows = await retryConflicts(deps.db, async () => await run(deps.db, dispatchDue, options.batchSize));
     const expired = rows.filter((row) => row.state === 'expired').length;
+    deps.metrics.duePending.add(expired, 'expired');
+    deps.metrics.duePending.add(rows.filter((row) => row.state === 'pending').length, 'pending');
     if (expired > 0) deps.log.info('tasks expired', { count: expired });
     for (const row of outboxRowsOf(rows, ({ task_id }) => task_id)) void deps.invite(row); // never rejects
     // Rows that another holds are skipped and come again: only what moved proves that more may wait.

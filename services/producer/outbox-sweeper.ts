@@ -12,8 +12,8 @@ export interface OutboxSweeperDeps extends Omit<LoopDeps, 'round'> {
   readonly invite: (row: OutboxRow) => Promise<boolean>;
   /** True where publishing can succeed: connected and not blocked. */
   readonly canPublish: () => boolean;
-  /** Told how many invitations wait. */
-  readonly onMeasured: (invitations: number) => void;
+  /** Told how many invitations wait, and in how many rows. */
+  readonly onMeasured: (invitations: number, rows: number) => void;
 }
 
 /** How the sweeper runs. */
@@ -34,7 +34,7 @@ export function createOutboxSweeper(deps: OutboxSweeperDeps, options: OutboxSwee
     // Reads the whole outbox: between rounds that follow at once, in a million rows, it would take most of the time.
     if (deps.clock.monotonicMs() - measuredAtMs >= options.intervalMs) {
       const [size] = await run(deps.db, measureOutbox);
-      deps.onMeasured(Number(size?.invitations ?? 0));
+      deps.onMeasured(Number(size?.invitations ?? 0), Number(size?.rows ?? 0));
       measuredAtMs = deps.clock.monotonicMs();
     }
     if (!deps.canPublish()) return false;

@@ -1,6 +1,7 @@
 /** The reaper: finds workers whose lease lapsed and frees what they held. */
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
@@ -11,6 +12,7 @@ import { followCancelRequests, lapseLeases, readUptime, reapOrphans } from './re
 /** What the reaper needs. */
 export interface ReaperDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Database;
+  readonly metrics: Pick<Metrics, 'reaped'>;
   readonly invite: (row: OutboxRow) => Promise<boolean>;
 }
 
@@ -49,6 +51,7 @@ export function createReaper(deps: ReaperDeps, options: ReaperOptions): Loop {
       deps.db,
       async () => await run(deps.db, reapOrphans, CLAIMS_PER_ROUND, options.maxLostAttempts),
     );
+    deps.metrics.reaped.add(freed.length);
     for (const { id, attempt, state } of freed) {
       deps.log.warn('attempt lost', { taskId: id, attempt, state });
     }

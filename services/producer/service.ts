@@ -3,9 +3,11 @@ import { Consumer } from '../../shared/amqp/consumer.ts';
 import { HttpServer } from '../../shared/http/server.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
+import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone } from '../../shared/tasks/backbone.ts';
@@ -17,6 +19,7 @@ import { createDispatcher } from './dispatcher.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
 import { Ingress } from './ingress.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
+import { createQueueDepths } from './queue-depths.ts';
 import { createReaper } from './reaper.ts';
 import { Submitter } from './submit.ts';
 import { forgetMessageIds } from './submit.sql.ts';
@@ -33,18 +36,16 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const metrics = createMetrics({ service: 'producer', version: config.worker.codeVersion, withProcess: true });
   let waitingInOutbox = 0;
 
-  const backbone = createBackbone(
-    { ...context, metrics },
-    { service: 'producer', queues: () => [...new Set([...producer.declaredQueues, ...catalog.queues()])] },
-  );
-  const { db, inviter, publishing, consuming, publisher, topology, names } = backbone;
-  const catalog = new TypeCatalog({ db, clock, log, random });
+  const backbone = createBackbone({ ...context, metrics }, { service: 'producer', queues: () => queues() });
+  const { db, inviter, publishing, consuming, publisher, topology, names, onFailure } = backbone;
+  const catalog = new TypeCatalog({ db, clock, log, random, onFailure });
+  const queues = (): readonly string[] => [...new Set([...producer.declaredQueues, ...catalog.queues()])];
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
   const submitter = new Submitter(
     { db, log, invite, isOutboxFull: () => waitingInOutbox >= producer.outboxMaxRows },
     { maxBatch: producer.maxBatch },
   );
-  const loops = { db, clock, log, random, invite };
+  const loops = { db, clock, log, random, onFailure, invite, metrics };
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
 
   const limits = { ...config.limits, requireMessageId: producer.requireMessageId };
@@ -124,8 +125,9 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           {
             ...loops,
             canPublish: () => publishing.isConnected && !publishing.isBlocked,
-            onMeasured: (invitations) => {
+            onMeasured: (invitations, rows) => {
               waitingInOutbox = invitations;
+              metrics.outboxRows.set(rows);
             },
           },
           { intervalMs: sweeper.intervalMs, batchSize: ROWS_PER_SWEEP, retryInMs: sweeper.afterMs },
@@ -140,7 +142,8 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         }),
       },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
-      { name: 'message ids', part: createForgetting(context, db) },
+      { name: 'queue depths', part: createQueueDepths({ ...loops, connection: consuming, names, queues }) },
+      { name: 'message ids', part: createForgetting(loops) },
       { name: 'type catalog', part: catalog },
       {
         name: 'queues',
@@ -157,7 +160,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
 }
 
 /** Forgets message ids whose seven days are over. */
-function createForgetting({ clock, log, random }: ServiceContext, db: Parameters<typeof run>[0]): Part {
-  const round = async (): Promise<boolean> => (await run(db, forgetMessageIds)).length === MOST_FORGOTTEN;
-  return new Loop({ clock, log, random, round }, { name: 'message ids', intervalMs: FORGET_EVERY_MS });
+function createForgetting(deps: Omit<LoopDeps, 'round'> & { readonly db: Database }): Part {
+  const round = async (): Promise<boolean> => (await run(deps.db, forgetMessageIds)).length === MOST_FORGOTTEN;
+  return new Loop({ ...deps, round }, { name: 'message ids', intervalMs: FORGET_EVERY_MS });
 }

@@ -5,6 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { toError } from '../../shared/errors/to-error.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Clock } from '../../shared/time/clock.ts';
@@ -18,6 +19,7 @@ export interface LeasesDeps {
   readonly db: Database;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly metrics: Pick<Metrics, 'leaseRenewals'>;
   /** Attempts that run now. */
   readonly inFlight: () => number;
   /** The tasks whose cancelling was asked for, of the whole fleet; called after each renewal that found some. */
@@ -170,16 +172,19 @@ export class Leases implements Part {
   }
 
   #hear(news: Exclude<LeaseNews, { kind: 'ready' }>): void {
-    const { log, onCancels, onClaims, onLapsed } = this.#deps;
+    const { log, metrics, onCancels, onClaims, onLapsed } = this.#deps;
     switch (news.kind) {
       case 'renewed':
+        metrics.leaseRenewals.add(1, 'renewed');
         if (news.cancels.length > 0) onCancels(news.cancels);
         if (news.claims.length > 0) onClaims(this.#workerId, news.claims);
         return;
       case 'missed':
+        metrics.leaseRenewals.add(1, 'failed');
         log.warn('lease not renewed', { workerId: this.#workerId, reason: news.reason });
         return;
       case 'lapsed':
+        metrics.leaseRenewals.add(1, 'lost');
         log.error('lease lost', {
           workerId: this.#workerId,
           hint: 'the worker was cut off from Postgres or blocked for too long; it aborts what it runs and goes on under a new id',

@@ -8,6 +8,7 @@ import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
@@ -54,6 +55,7 @@ export interface ThreadRun {
 export interface RunHandlerDeps extends ContextDeps {
   readonly clock: Clock;
   readonly log: Logger;
+  readonly metrics: Pick<Metrics, 'lateCompletions'>;
   readonly threads: Threads;
   /** More handlers than `maxAbandoned` outlive their attempts: the worker should drain and restart. Called at each further one. */
   readonly onTooManyAbandoned: (count: number) => void;
@@ -226,6 +228,7 @@ export class RunHandler implements Part {
     if (running.isAbandoned) {
       this.#abandoned -= 1;
       const { taskId, attempt, type } = running.attempt;
+      this.#deps.metrics.lateCompletions.add(1, type.name);
       this.#deps.log.warn('abandoned handler ended', { taskId, attempt, taskType: type.name, outcome: outcome.kind });
       return;
     }

@@ -51,7 +51,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   }
   const queues = worker.queues.map(({ name }) => name);
   const backbone = createBackbone({ ...context, metrics }, { service: 'worker', queues: () => queues });
-  const { db, inviter, consuming, topology, names } = backbone;
+  const { db, inviter, consuming, topology, names, onFailure } = backbone;
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
 
   const breakers = new Breakers({
@@ -69,7 +69,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     { log },
     { root: worker.tempDir === '' ? join(tmpdir(), `warren-${config.prefix}`) : worker.tempDir },
   );
-  const progress = new Progress({ db, clock, log, random });
+  const progress = new Progress({ db, clock, log, random, onFailure });
   const threads = new ThreadPool(
     { moduleOf: (name) => registry.moduleOf(name) },
     { ...DEFAULT_THREADS, maxThreads: worker.threads },
@@ -78,6 +78,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     {
       clock,
       log,
+      metrics,
       threads,
       tempDirs,
       breakers,
@@ -97,6 +98,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       db,
       clock,
       log,
+      metrics,
       inFlight: () => runner.running,
       onCancels: (taskIds) => {
         for (const taskId of taskIds) runner.abort(taskId as TaskId, 'cancel');
@@ -202,7 +204,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   const part = inOrder(
     [
       { name: 'health', part: health },
-      { name: 'drain', part: createDrain({ intake, runner, claims, settles, clock, random, log }) },
+      { name: 'drain', part: createDrain({ intake, runner, claims, settles, clock, random, log, onFailure }) },
       { name: 'intake', part: intake },
       { name: 'progress', part: progress },
       {

@@ -16,6 +16,8 @@ export interface TopologyKeeperDeps {
   readonly random: () => number;
   /** The work queues that there should be now, without prefix. */
   readonly queues: () => readonly string[];
+  /** See `LoopDeps`. */
+  readonly onFailure?: (loop: string) => void;
 }
 
 /** How the topology looks. */

@@ -11,6 +11,8 @@ export interface LoopDeps {
   readonly random: () => number;
   /** One round. Returns true where more is waiting, so that the next round follows at once. */
   readonly round: (signal: AbortSignal) => Promise<boolean | void>;
+  /** Told the name of the loop at each round that failed, to count it. */
+  readonly onFailure?: (loop: string) => void;
 }
 
 /** How a loop runs. */
@@ -22,7 +24,7 @@ export interface LoopOptions {
 }
 
 /**
- * Calls `round` until stopped. A round that fails is logged and counted and never ends the loop; the next follows
+ * Calls `round` until stopped. A round that fails is logged, told to `onFailure` and never ends the loop; the next follows
  * after the interval, doubled per failure in a row up to 16 times.
  */
 export class Loop implements Part {
@@ -64,7 +66,7 @@ export class Loop implements Part {
   }
 
   async #run(): Promise<void> {
-    const { clock, log, random, round } = this.#deps;
+    const { clock, log, random, round, onFailure } = this.#deps;
     const stopping = this.#stopping.signal;
     let failures = 0;
     while (!stopping.aborted) {
@@ -78,6 +80,7 @@ export class Loop implements Part {
         failures += 1;
         if (!stopping.aborted) {
           log.warn('round failed', { loop: this.#options.name, failuresInRow: failures, err: toError(thrown) });
+          onFailure?.(this.#options.name);
         }
       }
       if (more || this.#wakes !== wakesBefore) continue;

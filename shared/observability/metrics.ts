@@ -75,7 +75,11 @@ export const METRICS = {
   ]),
   outboxRows: gauge('warren_outbox_rows', 'Rows of invitations that RabbitMQ has not confirmed.', []),
   outboxInvitations: gauge('warren_outbox_invitations', 'Invitations that RabbitMQ has not confirmed.', []),
-  queueReady: gauge('warren_queue_ready_messages', 'Invitations that wait in RabbitMQ, by queue.', [queue]),
+  queueReady: gauge(
+    'warren_queue_ready_messages',
+    'Invitations that wait in RabbitMQ, by queue; each producer shows the same.',
+    [queue],
+  ),
   // Runs.
   attempts: counter('warren_attempts_total', 'Attempts that ended, by outcome.', [
     taskType,
@@ -118,11 +122,6 @@ export const METRICS = {
   ]),
   reaped: counter('warren_reaped_attempts_total', 'Attempts taken from workers whose lease lapsed.', []),
   roundFailures: counter('warren_round_failures_total', 'Rounds of a background role that failed.', [{ name: 'loop' }]),
-  ledgerDifference: gauge(
-    'warren_ledger_difference',
-    'Tasks by which the books do not balance; not 0 is an alert.',
-    [],
-  ),
   // Dead letters.
   deadLetters: counter('warren_dead_letters_total', 'Dead letters recorded, by reason.', [{ name: 'reason' }]),
   deadLettersOpen: gauge('warren_dead_letters_open', 'Dead letters that are neither replayed nor discarded.', []),

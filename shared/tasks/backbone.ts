@@ -10,6 +10,7 @@ import type { Config } from '../config/schema.ts';
 import { isWarrenError } from '../errors/warren-error.ts';
 import type { NamedPart } from '../lifecycle/in-order.ts';
 import { Loop } from '../lifecycle/loop.ts';
+import type { LoopDeps } from '../lifecycle/loop.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Metrics } from '../observability/metrics.ts';
@@ -51,6 +52,8 @@ export interface Backbone {
   readonly inviter: Inviter;
   /** Publishes one invitation, mandatory; resolves with the broker's confirm. */
   readonly invite: (invitation: Invitation) => Promise<void>;
+  /** Counts a round that failed, by its loop: for the loops of the service. */
+  readonly onFailure: (loop: string) => void;
   /** For `inOrder`, under the parts of the service. */
   readonly parts: readonly NamedPart[];
 }
@@ -106,6 +109,7 @@ export function createConnection(deps: Omit<BackboneDeps, 'metrics'>, connection
 export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Backbone {
   const { config, clock, log, metrics } = deps;
   const names = namesOf(config.prefix);
+  const onFailure = (loop: string): void => metrics.roundFailures.add(1, loop);
   const db = createDatabase(deps, options.service);
   const publishing = createConnection(deps, `${config.prefix} ${options.service} publish`);
   const consuming = createConnection(deps, `${config.prefix} ${options.service} consume`);
@@ -115,7 +119,7 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
     { ...DEFAULT_PUBLISHER, name: 'publish', confirmWithinMs, maxUnconfirmed },
   );
   const topology = new TopologyKeeper(
-    { ...deps, connection: publishing, queues: options.queues },
+    { ...deps, connection: publishing, queues: options.queues, onFailure },
     { prefix: config.prefix, queueType },
   );
   const invite = async (invitation: Invitation): Promise<void> => {
@@ -149,10 +153,10 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
     { name: 'consuming', part: consuming },
     { name: 'publishing', part: publishing },
     { name: 'installation', part: installationCheck(deps, db) },
-    { name: 'postgres watch', part: postgresWatch(deps, db) },
+    { name: 'postgres watch', part: postgresWatch({ ...deps, onFailure }, db) },
     { name: 'postgres', part: db },
   ];
-  return { names, db, publishing, consuming, publisher, topology, inviter, invite, parts };
+  return { names, db, publishing, consuming, publisher, topology, inviter, invite, onFailure, parts };
 }
 
 function toMessage(exchange: string, invitation: Invitation): Parameters<Publisher['publish']>[0] {
@@ -173,7 +177,7 @@ function answerOf(thrown: unknown): 'refused' | 'unroutable' | 'late' | 'lost' {
 }
 
 /** Asks Postgres while it is away: what paused because of that asks for nothing, and would never hear that it is back. */
-function postgresWatch(deps: BackboneDeps, db: Database): Part {
+function postgresWatch(deps: Omit<LoopDeps, 'round'>, db: Database): Part {
   const round = async (): Promise<void> => {
     if (!db.isAvailable) await db.ping(PING_EVERY_MS);
   };

@@ -48,6 +48,8 @@ export interface TypeCatalogDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly random: () => number;
+  /** See `LoopDeps`. */
+  readonly onFailure?: (loop: string) => void;
 }
 
 /** How fresh the catalog is kept. */

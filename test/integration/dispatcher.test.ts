@@ -68,6 +68,7 @@ test.each(['scheduled', 'retrying'] as const)(
     expect(row.invited_at).not.toBeNull();
     expect(await count(db, 'outbox', `'${taskId}' = any(task_ids)`)).toBe(1);
     expect(await dueAt(taskId)).toBeUndefined();
+    expect(await partDeps.metrics.render()).toContain('warren_due_total{became="pending"}');
   },
 );
 

@@ -83,6 +83,9 @@ test('a lease says what the worker is and is renewed while it lives, and goes wh
   await eventually(async () => expect(await lease(open)).toMatchObject({ in_flight: 3 }));
   const first = await lease(open);
   await eventually(async () => expect((await lease(open))?.['renewed_at']).not.toEqual(first?.['renewed_at']));
+  await eventually(async () =>
+    expect(await partDeps.metrics.render()).toMatch(/^warren_lease_renewals_total\{answer="renewed"\} [1-9]/m),
+  );
   await open[Symbol.asyncDispose]();
   await open[Symbol.asyncDispose]();
   expect(await lease(open)).toBeUndefined();

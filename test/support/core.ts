@@ -6,6 +6,7 @@ import type { Claim } from '../../services/worker/claims.ts';
 import { Settles } from '../../services/worker/settles.ts';
 import type { Verdict } from '../../services/worker/verdict.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
+import { createMetrics } from '../../shared/observability/metrics.ts';
 import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { Database } from '../../shared/postgres/pool.ts';
 import type { Query, QueryResult } from '../../shared/postgres/statement.ts';
@@ -15,7 +16,12 @@ import type { TaskState } from '../../shared/tasks/state-machine.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 
 /** What most parts take. */
-export const partDeps = { clock: systemClock, log: silentLogger, random: () => 0.5 } as const;
+export const partDeps = {
+  clock: systemClock,
+  log: silentLogger,
+  random: () => 0.5,
+  metrics: createMetrics({ service: 'test', version: '', withProcess: false }),
+} as const;
 
 /** What a test sees of a task. */
 export interface TaskRow {

@@ -7,6 +7,8 @@ import { newId } from '../../shared/tasks/ids.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { LogFields, Logger } from '../../shared/observability/log.ts';
+import { createMetrics } from '../../shared/observability/metrics.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import { Breakers, DEFAULT_BREAKER } from '../../shared/resilience/breaker.ts';
 import type { BreakerOptions } from '../../shared/resilience/breaker.ts';
 import { systemClock } from '../../shared/time/clock.ts';
@@ -27,6 +29,7 @@ export interface LoggedLine {
 /** A runner with all that a test looks at. Disposing it stops everything. */
 export interface TestRunner extends AsyncDisposable {
   readonly runner: RunHandler;
+  readonly metrics: Metrics;
   readonly breakers: Breakers;
   readonly progress: { readonly taskId: TaskId; readonly fraction: number; readonly step: string | undefined }[];
   readonly lines: LoggedLine[];
@@ -53,6 +56,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   const log = listLogger(lines);
   const progress: TestRunner['progress'] = [];
   const tooManyAbandoned: number[] = [];
+  const metrics = createMetrics({ service: 'test', version: '', withProcess: false });
   const breakers = new Breakers(
     { clock: systemClock, random: () => 0.5, isFailure: isDependencyFailure },
     { ...DEFAULT_BREAKER, ...options.breaker },
@@ -71,6 +75,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
     {
       clock: systemClock,
       log,
+      metrics,
       threads,
       breakers,
       tempDirs,
@@ -81,6 +86,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   );
   return {
     runner,
+    metrics,
     breakers,
     progress,
     lines,

@@ -292,6 +292,7 @@ describe('timeouts and aborts', () => {
     await new Promise(setImmediate);
     expect(open.runner.abandonedCount).toBe(0);
     expect(open.lines.filter(({ message }) => message === 'abandoned handler ended')).toHaveLength(2);
+    expect(await open.metrics.render()).toContain(`warren_late_completions_total{task_type="${type.name}"} 2`);
   });
 
   test('an error after the abort that nobody hears reaches no one else', async () => {

@@ -161,6 +161,18 @@ describe('a loop', () => {
     expect(pauses.slice(0, 7)).toEqual([20, 40, 80, 160, 160, 160, 10]);
   });
 
+  test('tells its name at each round that failed', async () => {
+    const failed: string[] = [];
+    const round = async (): Promise<void> => await Promise.reject(new Error('away'));
+    const loop = new Loop(
+      { ...deps, round, onFailure: (name) => failed.push(name) },
+      { name: 'failing', intervalMs: 1 },
+    );
+    await loop.start();
+    await eventually(() => expect(failed.slice(0, 2)).toEqual(['failing', 'failing']), { everyMs: 1 });
+    await loop.stop(soon());
+  });
+
   test('tells its round to stop, and waits for it, but not beyond the deadline', async () => {
     const loop = new Loop(
       { ...deps, round: async (signal) => await systemClock.sleep(3_600_000, signal) },

@@ -1,0 +1,42 @@
+/** How deep the work queues are, as a fleet is scaled by it. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createQueueDepths } from '../../services/producer/queue-depths.ts';
+import type { Loop } from '../../shared/lifecycle/loop.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { partDeps } from '../support/core.ts';
+import { eventually } from '../support/eventually.ts';
+import { openWork } from '../support/work.ts';
+import type { TestWork } from '../support/work.ts';
+
+let work: TestWork;
+let reading: Loop;
+beforeAll(async () => {
+  work = await openWork({ queues: ['default', 'bulk'] });
+  const { consuming, names } = work.backbone;
+  reading = createQueueDepths(
+    { ...partDeps, metrics: work.metrics, connection: consuming, names, queues: () => ['default', 'bulk', 'none'] },
+    { intervalMs: 20 },
+  );
+  await reading.start();
+});
+afterAll(async () => {
+  await reading.stop(systemClock.monotonicMs() + 2_000);
+  await work[Symbol.asyncDispose]();
+});
+
+const depth = async (queue: string): Promise<number> => {
+  const [, found] =
+    new RegExp(`^warren_queue_ready_messages\\{queue="${queue}"\\} (\\d+)$`, 'm').exec(await work.metrics.render()) ??
+    [];
+  return Number(found);
+};
+
+test('what waits in a work queue is counted by queue, until it is taken; a queue that is missing is empty', async () => {
+  const { broker, backbone } = work;
+  for (const body of ['a', 'b', 'c']) broker.raw.sendToQueue(backbone.names.queue('bulk'), Buffer.from(body));
+  await eventually(async () => expect(await depth('bulk')).toBe(3));
+  await eventually(async () => expect(await depth('none')).toBe(0));
+  expect(await depth('default')).toBe(0);
+  expect(await work.take('bulk')).toHaveLength(3);
+  await eventually(async () => expect(await depth('bulk')).toBe(0));
+});
