@@ -63,6 +63,10 @@ test('producers killed while they drain the front door accept every message with
 
 test('a producer killed between commit and ack accepts a message without an id again, and one with an id not', async () => {
   await using fleet = await openFleet({ through: ['broker'] });
+  await eventually(async () => {
+    const { consumerCount } = await broker.raw.checkQueue(fleet.names.ingress);
+    expect(consumerCount).toBe(1);
+  });
   fleet.brokerProxy.drop('to-server'); // neither acks nor invitations reach the broker any more
   await publish(fleet, [undefined, 'order-1']);
   await eventually(async () => expect(await fleet.books()).toMatchObject({ accepted: 2 }));

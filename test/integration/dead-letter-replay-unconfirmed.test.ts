@@ -89,9 +89,8 @@ describe('a message that may have gone', () => {
     expect(await stateOf(id)).toBe('replaying');
     failure = undefined;
     await finishLater(id, 'replayed');
-    expect(published).toMatchObject([
-      { exchange: 'test.tasks', routingKey: 'mail.send', properties: { messageId: id } },
-    ]);
+    expect(published[0]).toMatchObject({ exchange: 'test.tasks', routingKey: 'mail.send' });
+    expect(new Set(published.map(({ properties }) => properties.messageId))).toEqual(new Set([id]));
   });
 
   test('and whose letter could not be closed, Postgres being away, is closed later', async () => {
