@@ -20,8 +20,8 @@ export const replayTask = statement<
       returning l.id, l.task_id
     ), task as (
       update tasks t
-         set state = 'pending', generation = t.generation + 1, failures = 0, lost_attempts = 0, deadline = null,
-             claim_id = null, run_at = null, finished_at = null, result = null, invited_at = clock_timestamp()
+         set state = 'pending', generation = t.generation + 1, failures = 0, lost_attempts = 0, lost_alone = 0,
+             deadline = null, claim_id = null, run_at = null, finished_at = null, result = null, invited_at = clock_timestamp()
         from letter l
        where t.id = l.task_id and t.state = 'dead'
       returning t.id, t.type, t.queue, t.priority, t.generation

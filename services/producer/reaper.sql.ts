@@ -23,24 +23,24 @@ export const lapseLeases = statement<[lapseMs: number]>()({
 
 /**
  * Frees the tasks of claims whose worker has no lease: pending again with the attempt kept as lost, `dead` after
- * `maxLost` lost attempts, `cancelled` where that was asked for. It joins running rows with leases in every round, so a
+ * `maxLost` attempts lost alone (decision 0012), `cancelled` where that was asked for. It joins running rows with leases in every round, so a
  * claim that was committed while its lease was taken away is found by the next one. Locks claims, then tasks in id order. Indexes: claims_worker, tasks primary key.
  */
 export const reapOrphans = statement<[limit: number, maxLost: number]>()({
   name: 'reap_orphans',
   text: sql`
     with orphaned as (
-      select c.id, c.task_ids
+      select c.id, c.task_ids, c.alone
         from claims c
        where not exists (select from leases l where l.worker = c.worker)
        order by c.id
        limit $1::int4
          for update skip locked
     ), locked as (
-      select t.id, t.attempt, t.worker, t.started_at,
+      select t.id, t.attempt, t.worker, t.started_at, t.id is not distinct from o.alone as is_alone,
              case
                when exists (select from cancel_requests r where r.task_id = t.id) then 'cancelled'
-               when t.lost_attempts + 1 >= $2::int4 then 'dead'
+               when t.id = o.alone and t.lost_alone + 1 >= $2::int4 then 'dead'
                else 'pending'
              end::task_state as next_state,
              clock_timestamp() as at
@@ -53,6 +53,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
     ), freed as (
       update tasks t
          set state = l.next_state, lost_attempts = t.lost_attempts + 1,
+             lost_alone = t.lost_alone + l.is_alone::int4,
              invited_at = case when l.next_state = 'pending' then l.at else t.invited_at end,
              finished_at = case when l.next_state <> 'pending' then l.at end
         from locked l
@@ -61,7 +62,8 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
     ), history as (
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code, error_message)
       select id, attempt, worker, started_at, at, 'lost', 'WorkerLost', 'worker-lost',
-             'The worker died or was cut off; its lease lapsed.'
+             case when is_alone then 'The worker died or was cut off while nothing else ran in it; its lease lapsed.'
+                  else 'The worker died or was cut off; its lease lapsed.' end
         from locked order by id
     ), waiting as (
       insert into due (task_id, at)
@@ -70,7 +72,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
     ), letters as (
       insert into dead_letters (id, kind, task_id, reason, type, queue, attempt, error_type, error_code, error_message)
       select uuid_v7(), 'task', id, 'worker_lost', type, queue, attempt, 'WorkerLost', 'worker-lost',
-             'The worker died or was cut off in each of the last attempts.'
+             'The worker died or was cut off each time that the task ran alone in it.'
         from freed where state = 'dead'
     ), forgotten as (
       delete from cancel_requests c using freed f where c.task_id = f.id and f.state <> 'pending'

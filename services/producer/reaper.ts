@@ -22,8 +22,8 @@ export interface ReaperOptions {
   readonly intervalMs: number;
   /** Milliseconds without a renewal after which a lease lapses. */
   readonly lapseMs: number;
-  /** Lost attempts after which a task is dead. */
-  readonly maxLostAttempts: number;
+  /** Attempts lost while nothing else ran in their worker, after which a task is dead. */
+  readonly maxLostAlone: number;
 }
 
 const CLAIMS_PER_ROUND = 50;
@@ -49,7 +49,7 @@ export function createReaper(deps: ReaperDeps, options: ReaperOptions): Loop {
     }
     const freed = await retryConflicts(
       deps.db,
-      async () => await run(deps.db, reapOrphans, CLAIMS_PER_ROUND, options.maxLostAttempts),
+      async () => await run(deps.db, reapOrphans, CLAIMS_PER_ROUND, options.maxLostAlone),
     );
     deps.metrics.reaped.add(freed.length);
     for (const { id, attempt, state } of freed) {

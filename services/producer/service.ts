@@ -25,7 +25,7 @@ import { Submitter } from './submit.ts';
 import { forgetMessageIds } from './submit.sql.ts';
 
 const ROWS_PER_SWEEP = 100;
-const MAX_LOST_ATTEMPTS = 3;
+const MAX_LOST_ALONE = 3;
 const FORGET_EVERY_MS = 60_000;
 const MOST_FORGOTTEN = 5_000;
 
@@ -138,7 +138,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         part: createReaper(loops, {
           intervalMs: reaper.intervalMs,
           lapseMs: lease.lapseMs,
-          maxLostAttempts: MAX_LOST_ATTEMPTS,
+          maxLostAlone: MAX_LOST_ALONE,
         }),
       },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },

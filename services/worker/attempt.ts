@@ -12,6 +12,7 @@ import type { Logger } from '../../shared/observability/log.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { Claim, ClaimAnswer } from './claims.ts';
+import type { Isolation } from './isolation.ts';
 import type { Settled } from './settles.ts';
 import type { Slots } from './slots.ts';
 import { judge } from './verdict.ts';
@@ -30,6 +31,10 @@ export interface AttemptDeps {
   /** Puts a task of a type unknown here off, before any claim. Throws while Postgres is away. */
   readonly deferUnknown: (wanted: Wanted) => Promise<void>;
   readonly claim: (wanted: Wanted) => Promise<ClaimAnswer>;
+  /** Who may run beside whom in this worker. */
+  readonly isolation: Isolation;
+  /** Writes down that an attempt starts alone; false where the claim is no longer this worker's. Throws while Postgres is away. */
+  readonly markAlone: (claim: Claim) => Promise<boolean>;
   /** Runs the handler; never throws. */
   readonly run: (type: TaskType, claim: Claim) => Promise<Outcome>;
   readonly succeed: (claim: Claim, result: Buffer | undefined) => Promise<Settled>;
@@ -67,6 +72,7 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
     if ((turn === 'slot' ? turn : await turn) === 'given-back') return await giveBack(delivery, invitation, deps);
 
     const run = await claimAndRun(delivery, type, invitation, slots, deps);
+    if (run === 'given-back') return await giveBack(delivery, invitation, deps);
     if (run === undefined) return delivery.ack(); // a duplicate, stale, cancelled: somebody else decided
 
     const settled = await settleOutcome(run, deps); // Postgres first,
@@ -88,18 +94,28 @@ interface Run {
   readonly outcome: Outcome;
 }
 
-/** For a task that an invitation of another type named: this worker cannot run it, and no attempt is spent. */
+/** This worker cannot run it now: an invitation of another type named it, or Postgres went away. No attempt of the budget is spent. */
 const NOT_HERE: Outcome = { kind: 'deferred', delayMs: 10_000, why: 'handler' };
 
-/** Holds the slot from the claim to the end of the handler; the settle needs none. */
+/**
+ * Lost attempts from which on a task is a suspect and runs alone. Not from the first: a large worker that is killed would leave
+ * hundreds of innocent ones to be run one by one. Among those that were lost twice there are few.
+ */
+const SUSPECT_FROM = 2;
+
+/** Holds the slot, and its place in this worker, from the claim to the end of the handler; the settle needs neither. */
 async function claimAndRun(
   delivery: Delivery,
   invited: TaskType,
   invitation: Wanted,
   slots: Slots,
   deps: AttemptDeps,
-): Promise<Run | undefined> {
+): Promise<Run | 'given-back' | undefined> {
+  let isInside = false;
   try {
+    const entry = deps.isolation.enter();
+    if ((entry === 'in' ? entry : await entry) === 'given-back') return 'given-back';
+    isInside = true;
     // While it waited its channel may have died: then the broker has handed it to another.
     if (!delivery.isAlive) return undefined;
     const answer = await deps.claim(invitation);
@@ -111,13 +127,34 @@ async function claimAndRun(
     // The row is believed, not the message: an invitation chooses no code.
     const type = claim.type === invited.name ? invited : deps.findType(claim.type);
     if (type === undefined) return { type: invited, claim, outcome: NOT_HERE };
+    const standing = claim.lostAttempts < SUSPECT_FROM ? undefined : await isolate(claim, deps);
+    if (standing !== undefined) return { type, claim, outcome: standing };
     deps.observe.started(type, claim);
     const outcome = await deps.run(type, claim);
     deps.observe.ended(type, claim, outcome);
     return { type, claim, outcome };
   } finally {
+    if (isInside) deps.isolation.leave();
     slots.release();
   }
+}
+
+/**
+ * Waits until nothing else runs in this worker and says so in Postgres: only what is lost after that is this task's own doing.
+ * An outcome instead where the attempt shall not start.
+ */
+async function isolate(claim: Claim, deps: AttemptDeps): Promise<Outcome | undefined> {
+  const { taskId, attempt, lostAttempts } = claim;
+  deps.log.warn('attempt waits to run alone', { taskId, attempt, lostAttempts });
+  const turn = await deps.isolation.alone(taskId);
+  if (turn !== 'alone') return { kind: 'interrupted', by: turn };
+  try {
+    if (!(await deps.markAlone(claim))) return { kind: 'interrupted', by: 'lease' };
+  } catch (thrown) {
+    deps.log.warn('attempt put off', { taskId, attempt, err: toError(thrown) });
+    return NOT_HERE;
+  }
+  return deps.isDraining() ? { kind: 'interrupted', by: 'shutdown' } : undefined;
 }
 
 function settleOutcome({ type, claim, outcome }: Run, deps: AttemptDeps): Promise<Settled> {

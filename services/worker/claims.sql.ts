@@ -31,14 +31,15 @@ export const claimTasks = statement<
              started_at = clock_timestamp()
         from locked l
        where t.id = l.id and t.state = 'pending'
-      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.input,
+      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input,
                 extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms
     ), batch as (
       insert into claims (id, worker, claimed_at, task_ids)
       select $4::uuid, $3::uuid, clock_timestamp(), array_agg(id) from claimed having count(*) > 0
       on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids
     )
-    select v.has_lease, c.id, c.type, c.attempt, c.failures, c.max_attempts, c.input, c.wait_ms::float8 as wait_ms
+    select v.has_lease, c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input,
+           c.wait_ms::float8 as wait_ms
       from living v
       left join claimed c on true`,
   columns: {
@@ -48,6 +49,7 @@ export const claimTasks = statement<
     attempt: 'int4?',
     failures: 'int4?',
     max_attempts: 'int4?',
+    lost_attempts: 'int2?',
     input: 'bytea?',
     wait_ms: 'float8?',
   },
@@ -57,7 +59,7 @@ export const claimTasks = statement<
 export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
   name: 'find_claimed',
   text: sql`
-    select id, type, attempt, failures, max_attempts, input,
+    select id, type, attempt, failures, max_attempts, lost_attempts, input,
            (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
       from tasks
      where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
@@ -67,9 +69,28 @@ export const findClaimed = statement<[ids: readonly string[], claimId: string]>(
     attempt: 'int4',
     failures: 'int4',
     max_attempts: 'int4',
+    lost_attempts: 'int2',
     input: 'bytea',
     wait_ms: 'float8?',
   },
+});
+
+/**
+ * Says of a claimed task, before its handler runs, that nothing else runs in its worker: should the worker be lost now, this
+ * attempt counts as lost alone. Nothing where the claim or its lease is gone. Index: claims primary key.
+ */
+export const markAlone = statement<[id: string, attempt: number, claimId: string]>()({
+  name: 'mark_alone',
+  text: sql`
+    update claims c
+       set alone = $1::uuid
+     where c.id = $3::uuid
+       and exists (select from leases l where l.worker = c.worker)
+       and exists (
+         select from tasks t
+          where t.id = $1::uuid and t.attempt = $2::int4 and t.claim_id = $3::uuid and t.state = 'running')
+    returning c.id`,
+  columns: { id: 'uuid' },
 });
 
 /** Puts off tasks whose type this worker does not know, before any claim, so that no attempt is spent. Locks in id order. */

@@ -9,7 +9,7 @@ import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import type { Clock } from '../../shared/time/clock.ts';
 import type { ClaimBook } from './claim-book.ts';
-import { claimTasks, findClaimed } from './claims.sql.ts';
+import { claimTasks, findClaimed, markAlone } from './claims.sql.ts';
 
 /** The proof that this worker may run an attempt: id, attempt and claim id together fence its settle. */
 export interface Claim {
@@ -22,6 +22,8 @@ export interface Claim {
   /** Failures counted against the budget so far. */
   readonly failures: number;
   readonly maxAttempts: number;
+  /** Attempts in this life of the task whose worker died. */
+  readonly lostAttempts: number;
   /** The input's JSON, byte for byte. */
   readonly input: Buffer;
   /** Milliseconds from being claimable to this start. */
@@ -70,6 +72,14 @@ export class Claims {
    */
   claim(wanted: Wanted): Promise<ClaimAnswer> {
     return this.#batcher.add(wanted);
+  }
+
+  /**
+   * Writes down that this attempt starts with nothing beside it in this worker, before it starts. False where the claim is no
+   * longer this worker's: then it must not start. Throws as `Queryable.query`.
+   */
+  async markAlone({ taskId, attempt, claimId }: Claim): Promise<boolean> {
+    return (await run(this.#deps.db, markAlone, taskId, attempt, claimId)).length > 0;
   }
 
   /** Makes claims that wait for Postgres give up. */
@@ -138,6 +148,7 @@ interface ClaimedRow {
   readonly attempt: number | null;
   readonly failures: number | null;
   readonly max_attempts: number | null;
+  readonly lost_attempts: number | null;
   readonly input: Buffer | null;
   readonly wait_ms: number | null;
 }
@@ -146,5 +157,16 @@ function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
   const { id, type, attempt, failures, max_attempts: maxAttempts, input } = row;
   if (id === null || type === null || attempt === null || failures === null || maxAttempts === null || input === null)
     return;
-  won.set(id, { taskId: id, claimId, type, attempt, failures, maxAttempts, input, waitMs: row.wait_ms ?? 0 });
+  const lostAttempts = row.lost_attempts ?? 0;
+  won.set(id, {
+    taskId: id,
+    claimId,
+    type,
+    attempt,
+    failures,
+    maxAttempts,
+    lostAttempts,
+    input,
+    waitMs: row.wait_ms ?? 0,
+  });
 }

@@ -5,6 +5,7 @@ import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { AttemptDeps } from './attempt.ts';
 import { handleDelivery } from './attempt.ts';
+import type { Isolation } from './isolation.ts';
 import { Slots } from './slots.ts';
 
 /** What the intake needs. */
@@ -74,8 +75,9 @@ export class Intake implements Part {
       taken: slots.taken,
       waiting: slots.waiting,
       concurrency: slots.concurrency,
-      // A full worker that gave back what waited is well; it consumes again with the next free slot.
-      isConsuming: consumer.isConsuming || (isPaused && slots.taken === slots.concurrency),
+      // A full worker that gave back what waited is well; it consumes again with the next free slot, or once a suspect is through.
+      isConsuming:
+        consumer.isConsuming || (isPaused && (slots.taken === slots.concurrency || this.#isolation.isClosed)),
     }));
   }
 
@@ -90,6 +92,7 @@ export class Intake implements Part {
     await this.#watch.stop(deadlineMs);
     await Promise.all(this.#lines.map(async ({ consumer }) => await this.#within(consumer.cancel(), deadlineMs)));
     for (const { slots } of this.#lines) slots.giveBack();
+    this.#isolation.stop();
   }
 
   /** Resolves when every delivery that was taken is answered. */
@@ -102,6 +105,10 @@ export class Intake implements Part {
     if (!this.#isDraining) await this.drain(deadlineMs);
     await this.#within(this.idle(), deadlineMs);
     await Promise.all(this.#lines.map(async ({ consumer }) => await consumer.close(deadlineMs)));
+  }
+
+  get #isolation(): Isolation {
+    return this.#deps.attempt.isolation;
   }
 
   #createLine(queue: string, concurrency: number): Line {
@@ -125,15 +132,17 @@ export class Intake implements Part {
   /** Pauses queues that cannot be served, and resumes those that can again. */
   async #look(): Promise<void> {
     const canClaim = this.#deps.canClaim();
+    const isolation = this.#isolation;
     for (const line of this.#lines) {
       const { slots, consumer } = line;
-      const isStuck = slots.longestWaitMs > this.#options.localWaitMs;
+      const isStuck = Math.max(slots.longestWaitMs, isolation.longestWaitMs) > this.#options.localWaitMs;
       if (!line.isPaused && (!canClaim || isStuck)) {
         line.isPaused = true;
         // Nobody may hold work that others could start: what waits here goes back once nothing new comes.
         await consumer.pause();
         slots.giveBack();
-      } else if (line.isPaused && canClaim && slots.taken < slots.concurrency) {
+        isolation.giveBack();
+      } else if (line.isPaused && canClaim && slots.taken < slots.concurrency && !isolation.isClosed) {
         line.isPaused = false;
         consumer.resume();
       }

@@ -20,6 +20,7 @@ import { Claims } from './claims.ts';
 import { isDependencyFailure } from './dependency-failure.ts';
 import { createDrain } from './drain.ts';
 import { Intake } from './intake.ts';
+import { Isolation } from './isolation.ts';
 import { Leases } from './leases.ts';
 import { observeAttempts } from './observe.ts';
 import { Progress } from './progress.ts';
@@ -88,6 +89,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     },
     { resultMaxBytes: worker.resultMaxBytes, abortGraceMs: ABORT_GRACE_MS, maxAbandoned: worker.maxAbandoned },
   );
+  const isolation = new Isolation(() => clock.monotonicMs());
   const settles = new Settles(
     { db, clock, log, random, book, invite },
     { maxBatch: MOST_IN_A_BATCH, codeVersion: version },
@@ -101,7 +103,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       metrics,
       inFlight: () => runner.running,
       onCancels: (taskIds) => {
-        for (const taskId of taskIds) runner.abort(taskId as TaskId, 'cancel');
+        for (const taskId of taskIds) if (!isolation.abort(taskId, 'cancel')) runner.abort(taskId as TaskId, 'cancel');
       },
       onClaims: (workerId, claimIds) => {
         const stray = claimIds.filter((claimId) => !book.has(claimId));
@@ -109,6 +111,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       },
       onLapsed: () => {
         book.clear();
+        isolation.abortAll('lease');
         runner.abortAll('lease');
       },
     },
@@ -145,6 +148,8 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         findType: (name) => registry.find(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
         claim: (wanted) => claims.claim(wanted),
+        isolation,
+        markAlone: async (claim) => await claims.markAlone(claim),
         run: (type, { taskId, attempt, input }) => runner.run({ type, taskId: taskId as TaskId, attempt, input }),
         succeed: (claim, result) => settles.succeed(claim, result),
         settle: (claim, verdict) => settles.settle(claim, verdict),

@@ -33,7 +33,7 @@ export const LETTER_REASONS = {
   invalid_input: 'task, refused: the input does not fit the input schema of its type',
   result_unstorable: 'task: what it returned cannot be stored',
   deadline_passed: 'task: it failed and its deadline has passed',
-  worker_lost: 'task: its worker died in each of the last attempts',
+  worker_lost: 'task: its worker died three times while nothing else ran in it',
   unknown_type: 'refused: no worker has announced this task type',
   id_conflict: 'refused: its message id belongs to another message',
   invalid_message: 'refused: body, properties or headers are not what the front door takes',

@@ -40,6 +40,7 @@ create table claims with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autov
   worker uuid not null
   claimed_at timestamp with time zone not null
   task_ids uuid[] not null
+  alone uuid
   constraint claims_pkey PRIMARY KEY (id)
   CREATE INDEX claims_worker ON claims USING btree (worker);
 
@@ -194,6 +195,7 @@ create table tasks partition by RANGE (id);
   failures integer not null default 0
   max_attempts integer not null
   lost_attempts smallint not null default 0
+  lost_alone smallint not null default 0
   priority smallint not null
   type text not null
   queue text not null

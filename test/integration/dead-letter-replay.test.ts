@@ -54,7 +54,11 @@ async function foreign(headers: Record<string, unknown> = {}): Promise<LetterRow
 
 describe('a dead task', () => {
   test('invariant 5: pressed 20 times at once, it runs exactly once more', async () => {
-    const taskId = await addTask(db(), { deadline: `clock_timestamp() + interval '1 hour'`, lostAttempts: 2 });
+    const taskId = await addTask(db(), {
+      deadline: `clock_timestamp() + interval '1 hour'`,
+      lostAttempts: 2,
+      lostAlone: 1,
+    });
     await desk.kill(taskId);
     const { id } = await desk.letter(`task_id = '${taskId}'`);
     const [first, ...others] = await press(id, 20);
@@ -70,6 +74,7 @@ describe('a dead task', () => {
       attempt: 1,
       failures: 0,
       lost_attempts: 0,
+      lost_alone: 0,
       deadline: null,
       finished_at: null,
       result: null,

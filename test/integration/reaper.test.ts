@@ -88,27 +88,60 @@ test('what was settled before its worker was lost stays settled', async () => {
   expect(await readTask(db, String(done))).toMatchObject({ state: 'succeeded', lost_attempts: 0 });
 });
 
-test('invariant 4: the third lost attempt is the death of the task, with one dead letter', async () => {
+test('invariant 4: the third attempt lost alone is the death of the task, with one dead letter', async () => {
   const worker = await openWorker(db);
   const taskId = await addTask(db, {
-    lostAttempts: 2,
+    lostAttempts: 4,
+    lostAlone: 2,
     type: 'test.kills',
     deadline: `clock_timestamp() + interval '1 h'`,
   });
-  await worker.win(taskId);
+  expect(await worker.claims.markAlone(await worker.win(taskId))).toBe(true);
   await lapse(worker);
   await eventually(async () => expect((await readTask(db, taskId)).state).toBe('dead'));
-  expect(await readTask(db, taskId)).toMatchObject({ lost_attempts: 3, failures: 0 });
+  expect(await readTask(db, taskId)).toMatchObject({ lost_attempts: 5, lost_alone: 3, failures: 0 });
   expect(await rows(db, 'select * from dead_letters where task_id = $1', taskId)).toMatchObject([
     { state: 'open', kind: 'task', reason: 'worker_lost', type: 'test.kills', attempt: 1, error_code: 'worker-lost' },
   ]);
   expect(await count(db, 'outbox', `'${taskId}' = any(task_ids)`)).toBe(0);
 });
 
+test('an attempt that was lost beside others does not count towards three, however many there were', async () => {
+  const worker = await openWorker(db);
+  const [suspect, beside] = [
+    await addTask(db, { lostAttempts: 9, lostAlone: 1 }),
+    await addTask(db, { lostAttempts: 9, lostAlone: 2 }),
+  ];
+  const [alone] = await Promise.all([worker.win(suspect), worker.win(beside)]); // one claim, and beside waits for its turn
+  expect(await worker.claims.markAlone(alone)).toBe(true);
+  await lapse(worker);
+  for (const [id, lostAlone] of [
+    [suspect, 2],
+    [beside, 2],
+  ] as const) {
+    await eventually(async () => expect((await readTask(db, id)).state).toBe('pending'));
+    expect(await readTask(db, id)).toMatchObject({ lost_attempts: 10, lost_alone: lostAlone });
+  }
+  expect(await rows(db, `select error_message from attempts where task_id = $1`, suspect)).toEqual([
+    { error_message: expect.stringContaining('while nothing else ran in it') },
+  ]);
+});
+
+test('a claim that is gone, or whose lease is, starts nothing alone', async () => {
+  const worker = await openWorker(db);
+  const [settled, lost] = [await addTask(db), await addTask(db)];
+  const first = await worker.win(settled);
+  await worker.settles.succeed(first, undefined);
+  expect(await worker.claims.markAlone(first)).toBe(false);
+  const second = await worker.win(lost);
+  await run(db, closeLease, worker.workerId);
+  expect(await worker.claims.markAlone(second)).toBe(false);
+});
+
 test('a task whose cancelling was asked for ends when its worker is lost', async () => {
   const worker = await openWorker(db);
-  const taskId = await addTask(db, { lostAttempts: 2 });
-  await worker.win(taskId);
+  const taskId = await addTask(db, { lostAttempts: 4, lostAlone: 2 });
+  await worker.claims.markAlone(await worker.win(taskId));
   expect((await cancelTask(db, { taskId, actor, reason: undefined })).kind).toBe('requested');
   await lapse(worker);
   await eventually(async () => expect((await readTask(db, taskId)).state).toBe('cancelled'));

@@ -31,6 +31,7 @@ export interface TaskRow {
   readonly attempt: number;
   readonly failures: number;
   readonly lost_attempts: number;
+  readonly lost_alone: number;
   readonly priority: number;
   readonly claim_id: string | null;
   readonly worker: string | null;
@@ -53,6 +54,7 @@ export interface NewTask {
   readonly queue?: string;
   readonly maxAttempts?: number;
   readonly lostAttempts?: number;
+  readonly lostAlone?: number;
   readonly attempt?: number;
   readonly runAt?: string;
   readonly deadline?: string;
@@ -66,9 +68,9 @@ export async function addTask(db: Database, task: NewTask = {}): Promise<string>
   const deadline = task.deadline ?? 'null';
   await db.query({
     text: `with made as (
-             insert into tasks (id, state, generation, attempt, lost_attempts, max_attempts, priority, type, queue, input,
+             insert into tasks (id, state, generation, attempt, lost_attempts, lost_alone, max_attempts, priority, type, queue, input,
                                 run_at, deadline, invited_at)
-             values ($1::uuid, $2::task_state, $3, $4, $5, $6, $7, $8, $9, '{}', ${runAt}, ${deadline},
+             values ($1::uuid, $2::task_state, $3, $4, $5, $10, $6, $7, $8, $9, '{}', ${runAt}, ${deadline},
                      ${task.invitedAt ?? 'clock_timestamp()'})
              returning id, run_at, deadline)
            insert into due (task_id, at)
@@ -83,6 +85,7 @@ export async function addTask(db: Database, task: NewTask = {}): Promise<string>
       task.priority ?? 4,
       task.type ?? 'test.noop',
       task.queue ?? 'default',
+      task.lostAlone ?? 0,
     ],
   });
   return id;

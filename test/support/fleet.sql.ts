@@ -5,7 +5,7 @@ import { sql, statement } from '../../shared/postgres/statement.ts';
 export const readTask = statement<[id: string]>()({
   name: 'test_read_task',
   text: sql`
-    select id, state::text as state, attempt, failures, lost_attempts, worker, run_at, started_at, finished_at, result
+    select id, state::text as state, attempt, failures, lost_attempts, lost_alone, worker, run_at, started_at, finished_at, result
       from tasks where id = $1::uuid`,
   columns: {
     id: 'uuid',
@@ -13,6 +13,7 @@ export const readTask = statement<[id: string]>()({
     attempt: 'int4',
     failures: 'int4',
     lost_attempts: 'int2',
+    lost_alone: 'int2',
     worker: 'uuid?',
     run_at: 'timestamptz?',
     started_at: 'timestamptz?',

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { AttemptObserver } from '../../services/worker/attempt.ts';
 import type { Claim } from '../../services/worker/claims.ts';
 import { Intake } from '../../services/worker/intake.ts';
+import { Isolation } from '../../services/worker/isolation.ts';
 import type { Settled } from '../../services/worker/settles.ts';
 import { Unstarted } from '../../services/worker/unstarted.ts';
 import { defineTask } from '../../shared/tasks/define-task.ts';
@@ -29,6 +30,7 @@ export interface TestIntakeOptions {
 export interface TestIntake extends AsyncDisposable {
   readonly intake: Intake;
   readonly worker: TestWorker;
+  readonly isolation: Isolation;
   /** Task ids in the order in which their attempts started. */
   readonly started: string[];
   /** How each settle was answered, by task. */
@@ -54,6 +56,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
   const worker = await openWorker(db);
   const invite = async (row: OutboxRow): Promise<boolean> => await backbone.inviter.invite(row);
   const unstarted = new Unstarted({ db, log: partDeps.log, invite }, { maxBatch: 500 });
+  const isolation = new Isolation(() => systemClock.monotonicMs());
   const started: string[] = [];
   const settled = new Map<string, Settled>();
   let running = 0;
@@ -78,6 +81,8 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
         findType: (name) => types.get(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
         claim: async (wanted) => await worker.claims.claim(wanted),
+        isolation,
+        markAlone: async (claim) => await worker.claims.markAlone(claim),
         run: async ({ name }, claim) => {
           running += 1;
           most = Math.max(most, running);
@@ -105,6 +110,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
   const self: TestIntake = {
     intake,
     worker,
+    isolation,
     started,
     settled,
     lost: () => lost,

@@ -21,7 +21,7 @@ export interface TestReaper extends AsyncDisposable {
   wait(ms: number): Promise<void>;
 }
 
-/** Starts one that loses tasks at the third lost attempt. */
+/** Starts one that loses tasks at the third attempt lost alone. */
 export async function openReaper(db: Database, lapseMs: number, intervalMs = 5): Promise<TestReaper> {
   const faulty = await openFaulty(db);
   const invited: OutboxRow[] = [];
@@ -31,7 +31,7 @@ export async function openReaper(db: Database, lapseMs: number, intervalMs = 5):
     invited.push(row);
     return await Promise.resolve(true);
   };
-  const loop = createReaper({ ...partDeps, clock, db: faulty, invite }, { intervalMs, lapseMs, maxLostAttempts: 3 });
+  const loop = createReaper({ ...partDeps, clock, db: faulty, invite }, { intervalMs, lapseMs, maxLostAlone: 3 });
   await loop.start();
   const asked = (): number => faulty.sent.filter((name) => name === 'read_uptime').length;
   const rounds = async (): Promise<void> => {

@@ -60,6 +60,7 @@ create table tasks (
   failures       integer     not null default 0,
   max_attempts   integer     not null,
   lost_attempts  smallint    not null default 0,
+  lost_alone     smallint    not null default 0,
   priority       smallint    not null check (priority between 0 and 9),
   type           text        not null,
   queue          text        not null,
@@ -139,12 +140,14 @@ create table due (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 create index due_at on due (at);
 
--- What is running: a row per claim, which is a batch. Goes when the last of its tasks is settled.
+-- What is running: a row per claim, which is a batch. Goes when the last of its tasks is settled. `alone` is the task of it that
+-- its worker started with nothing beside it.
 create table claims (
   id         uuid        primary key,
   worker     uuid        not null,
   claimed_at timestamptz not null,
-  task_ids   uuid[]      not null
+  task_ids   uuid[]      not null,
+  alone      uuid
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 create index claims_worker on claims (worker);
 
