@@ -6,7 +6,7 @@
 // C0, DEL, C1, soft hyphen, Arabic letter mark, zero-width and direction marks, line separators, direction overrides and
 // isolates, byte order mark, interlinear marks, tags, lone surrogates. Source: unicode.org/reports/tr36 ("Trojan Source").
 const UNSAFE =
-  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
+  // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
   /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Surrogate}/gu;
 
 const SHORT: ReadonlyMap<string, string> = new Map([
