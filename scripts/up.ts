@@ -23,7 +23,8 @@ async function main(): Promise<void> {
   const root = findRoot();
   await using _lock = await claimClone(root, 'up');
   const known = await readState(root);
-  if (known !== undefined && (await findRunning(known)).length === known.processes.length) {
+  const running = known === undefined ? [] : await findRunning(known);
+  if (known !== undefined && running.length === known.processes.length) {
     console.log('the fleet is already running');
     tell(known);
     return;
@@ -47,6 +48,7 @@ async function main(): Promise<void> {
   const started: ServiceProcess[] = [];
   try {
     for (const [service, name] of SERVICES) {
+      if (running.some((each) => each.name === name)) continue; // one of the fleet died: the others go on
       const logDir = join(root, '.warren', 'up');
       started.push(await startProcess({ root, service, name, logDir, env, isDetached: true }));
       console.log(`  ${name.padEnd(20)} ${started.at(-1)?.url ?? ''}`);
@@ -56,7 +58,7 @@ async function main(): Promise<void> {
     throw thrown;
   }
   const state: RunningFleet = {
-    processes: started.map(({ name, pid, url, logFile }) => ({ name, pid, url, logFile })),
+    processes: [...running, ...started.map(({ name, pid, url, logFile }) => ({ name, pid, url, logFile }))],
     ports,
     token,
   };
