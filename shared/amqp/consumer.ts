@@ -12,6 +12,7 @@ import type { Logger } from '../observability/log.ts';
 import type { Clock } from '../time/clock.ts';
 import { backoffMs } from './backoff.ts';
 import type { BackoffOptions } from './backoff.ts';
+import { Answers } from './answers.ts';
 import type { SupervisedChannel } from './channel.ts';
 import type { AmqpConnection } from './connection.ts';
 import { ChannelDelivery } from './delivery.ts';
@@ -43,6 +44,8 @@ export interface ConsumerDeps {
 }
 
 const BACKOFF: BackoffOptions = { minMs: 100, maxMs: 10_000 };
+/** Milliseconds of a stop's time that are kept for the broker to hear the last answers. */
+const LAST_WORDS_MS = 150;
 
 /** amqplib's inner registration of callbacks by tag. */
 interface CallbackRegister {
@@ -60,7 +63,8 @@ export class Consumer implements Part {
   #settling: Promise<void> | undefined;
   #waking = new AbortController();
   #tags = 0;
-  #unanswered = 0;
+  /** Of the live channel. */
+  #answers: Answers | undefined;
   #deadAnswers = 0;
   #whenAnswered: (() => void) | undefined;
 
@@ -74,7 +78,10 @@ export class Consumer implements Part {
         channel.on('cancel', ({ consumerTag }) => this.#onServerCancel(channel, consumerTag));
       },
     });
-    this.#channel.onUp(() => this.#wake());
+    this.#channel.onUp((channel) => {
+      this.#answers = new Answers(channel, options.prefetch);
+      this.#wake();
+    });
     this.#channel.onDown(() => this.#onChannelDown());
   }
 
@@ -85,7 +92,7 @@ export class Consumer implements Part {
 
   /** Deliveries of the live channel that were not answered. */
   get unanswered(): number {
-    return this.#unanswered;
+    return this.#answers?.unanswered ?? 0;
   }
 
   /** Answers that came too late (channel gone) or twice, and did nothing. */
@@ -130,13 +137,22 @@ export class Consumer implements Part {
   async close(deadlineMs: number): Promise<void> {
     this.#isCancelled = true;
     this.#wanted = false;
-    if (this.#unanswered > 0) {
+    if (this.unanswered > 0) {
       const race = new AbortController();
       this.#whenAnswered = (): void => race.abort();
-      await this.#deps.clock.sleep(Math.max(0, deadlineMs - this.#deps.clock.monotonicMs()), race.signal);
+      const left = deadlineMs - LAST_WORDS_MS - this.#deps.clock.monotonicMs();
+      await this.#deps.clock.sleep(Math.max(0, left), race.signal);
       this.#whenAnswered = undefined;
     }
     this.#waking.abort();
+    const channel = this.#channel.current();
+    const answers = this.#answers;
+    if (channel !== undefined && answers !== undefined) {
+      await this.#within(
+        answers.settled(this.#deps.clock, () => this.#channel.current() === channel),
+        deadlineMs,
+      );
+    }
     await this.#channel.stop(deadlineMs);
   }
 
@@ -225,7 +241,7 @@ export class Consumer implements Part {
         isLive: () => this.#channel.current() === channel,
         answer: (given, answer) => this.#answer(channel, given, answer),
       });
-      this.#unanswered += 1;
+      this.#answers?.add(message);
       try {
         this.#deps.onDelivery(delivery);
       } catch (thrown) {
@@ -236,20 +252,13 @@ export class Consumer implements Part {
   }
 
   #answer(channel: ConfirmChannel, message: ConsumeMessage | undefined, answer: Answer): void {
-    if (message === undefined || this.#channel.current() !== channel) {
+    const answers = this.#answers;
+    if (message === undefined || answers === undefined || this.#channel.current() !== channel) {
       this.#deadAnswers += 1;
       return;
     }
-    this.#unanswered -= 1;
-    try {
-      if (answer === 'ack') channel.ack(message);
-      else if (answer === 'reject') channel.reject(message, false);
-      else channel.nack(message, false, true);
-    } catch {
-      // The channel is closing and nobody told us yet: the broker takes the delivery back.
-      this.#deadAnswers += 1;
-    }
-    if (this.#unanswered === 0) this.#whenAnswered?.();
+    if (!answers.answer(message, answer)) this.#deadAnswers += 1;
+    if (answers.unanswered === 0) this.#whenAnswered?.();
   }
 
   /**
@@ -269,7 +278,7 @@ export class Consumer implements Part {
 
   #onChannelDown(): void {
     this.#registered = undefined;
-    this.#unanswered = 0;
+    this.#answers = undefined;
     this.#whenAnswered?.();
   }
 

@@ -64,9 +64,10 @@ async function openConsumer(
 }
 
 async function send(queue: string, ...texts: readonly string[]): Promise<void> {
-  for (const text of texts) {
-    await new Promise((resolve) => broker.raw.sendToQueue(queue, Buffer.from(text), { priority: 3 }, resolve));
-  }
+  const sending = texts.map(
+    (text) => new Promise((resolve) => broker.raw.sendToQueue(queue, Buffer.from(text), { priority: 3 }, resolve)),
+  );
+  await Promise.all(sending);
 }
 
 /** Messages that stay once the consumer is gone. */
@@ -92,6 +93,43 @@ describe('answers', () => {
     await consumer.stop(inMs(2_000));
     expect(await left(connection, queue)).toBe(0);
   });
+
+  test('acks given in any order, in one turn or in many, leave what was not answered', async () => {
+    const queue = await broker.queue();
+    const { got, consumer, connection } = await openConsumer({ queue, prefetch: 50 });
+    await send(queue, ...Array.from({ length: 12 }, (_, index) => String(index)));
+    await eventually(() => expect(got).toHaveLength(12));
+    for (const index of [1, 0, 2, 4]) got[index]?.ack(); // a run from the start, and one behind a gap
+    await systemClock.sleep(20);
+    got[3]?.nack();
+    got[6]?.ack();
+    got[5]?.ack();
+    await eventually(() => expect(got).toHaveLength(13)); // number 3 comes again
+    for (const index of [11, 9, 12]) got[index]?.ack();
+    expect(consumer.unanswered).toBe(3);
+    await consumer.stop(inMs(0));
+    const again = await openConsumer({ queue, prefetch: 50 }, {}, {});
+    await eventually(() => expect(bodies(again.got).toSorted()).toEqual(['10', '7', '8']));
+    expect(consumer.deadAnswers).toBe(0);
+    expect(await left(connection, queue)).toBe(0);
+  });
+
+  test('acks given just before the end reach the broker, however many they are', async () => {
+    for (let round = 0; round < 4; round += 1) {
+      const queue = await broker.queue();
+      const { got, consumer, connection } = await openConsumer({ queue, prefetch: 200 });
+      await send(queue, ...Array.from({ length: 200 }, (_, index) => String(index)));
+      await eventually(() => expect(got).toHaveLength(200));
+      await consumer.cancel();
+      // Every second one first: with a gap before it, each is an answer of its own.
+      for (const delivery of got.filter((_, index) => index % 2 === 1)) delivery.ack();
+      await new Promise((resolve) => setImmediate(resolve));
+      for (const delivery of got.filter((_, index) => index % 2 === 0)) delivery.ack();
+      await consumer.stop(inMs(1_000));
+      await systemClock.sleep(100);
+      await eventually(async () => expect(await left(connection, queue)).toBe(0), { withinMs: 500 });
+    }
+  }, 20_000);
 
   test('a second answer does nothing and harms nobody', async () => {
     const queue = await broker.queue();
