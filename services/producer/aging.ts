@@ -1,17 +1,21 @@
 /** Aging: what has waited long is invited again at the highest priority, so that no priority starves. */
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { idAtLeast } from '../../shared/tasks/ids.ts';
 import type { Invitation } from '../../shared/tasks/invitation.ts';
-import { countSlots, stillPending, walkWaiting } from './aging.sql.ts';
+import { countSlots, stillPending } from './aging.sql.ts';
+import { WaitingWalk } from './waiting-walk.ts';
+import type { WaitingTask } from './waiting-walk.ts';
 
 /** What aging needs. */
 export interface AgingDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Database;
   /** Publishes an invitation that no outbox row stands for: the one it repeats still waits in its queue. */
   readonly publish: (invitation: Invitation) => Promise<void>;
+  readonly metrics: Pick<Metrics, 'invitedAnew'>;
 }
 
 /** How aging runs. */
@@ -23,9 +27,7 @@ export interface AgingOptions {
 }
 
 const HIGHEST_PRIORITY = 9;
-const ROWS_PER_STEP = 5_000;
 const STEPS_PER_ROUND = 4;
-const SMALLEST_ID = '00000000-0000-7000-8000-000000000000';
 
 /**
  * Makes the loop. Per queue at most twice the fleet's slots are on their way at the highest priority at once, oldest
@@ -34,49 +36,35 @@ const SMALLEST_ID = '00000000-0000-7000-8000-000000000000';
  */
 export function createAging(deps: AgingDeps, options: AgingOptions): Loop {
   const aged = new Set<string>(); // invited again and still pending, as of the last round
-  let walkedTo = SMALLEST_ID;
-  let endedBefore = SMALLEST_ID; // everything with a smaller id had ended when the last walk began
-  let revisitedTo = SMALLEST_ID; // of those, how far the look for replays has come
+  const walk = new WaitingWalk(deps.db);
 
-  /** Looks at the next tasks, invites what has waited, and says how far it came: `undefined` at the end. */
-  const step = async (room: Map<string, number>, after: string, before: string): Promise<Step | undefined> => {
-    const rows = await run(deps.db, walkWaiting, after, before, options.afterMs, ROWS_PER_STEP);
-    const [walk] = rows;
-    for (const invitation of rows.flatMap(toInvitation)) {
-      const left = room.get(invitation.queue) ?? 0;
-      if (left === 0 || aged.has(invitation.taskId)) continue;
-      room.set(invitation.queue, left - 1);
-      await deps.publish({ ...invitation, priority: HIGHEST_PRIORITY });
-      aged.add(invitation.taskId);
+  const invite = async (tasks: readonly WaitingTask[], room: Map<string, number>): Promise<void> => {
+    for (const task of tasks) {
+      const left = room.get(task.queue) ?? 0;
+      // What has the highest priority already gains nothing.
+      if (left === 0 || task.priority === HIGHEST_PRIORITY || aged.has(task.taskId)) continue;
+      room.set(task.queue, left - 1);
+      await deps.publish({ ...task, priority: HIGHEST_PRIORITY });
+      deps.metrics.invitedAnew.add(1, 'waited');
+      aged.add(task.taskId);
     }
-    if (walk === undefined || walk.last_id === null) return undefined;
-    const hasMore = walk.rows_seen === ROWS_PER_STEP;
-    return { lastId: walk.last_id, hasEnded: walk.first_open_id === null, hasMore };
   };
 
   const round = async (): Promise<boolean> => {
     const room = await roomByQueue(deps.db, aged);
     if (room.size === 0) return false;
-    const before = idAtLeast(new Date(deps.clock.now().getTime() - options.afterMs));
-    for (let steps = 0; steps < STEPS_PER_ROUND; steps += 1) {
-      const seen = await step(room, walkedTo, before);
-      if (seen !== undefined && seen.hasEnded && walkedTo === endedBefore) endedBefore = seen.lastId;
-      walkedTo = seen?.hasMore === true ? seen.lastId : endedBefore;
-      if (seen?.hasMore !== true) break;
+    const { afterMs: waitedMs } = options;
+    const before = idAtLeast(new Date(deps.clock.now().getTime() - waitedMs));
+    const filter = { before, settledBefore: before, queues: [...room.keys()], waitedMs };
+    for (let steps = 0, isEnd = false; steps < STEPS_PER_ROUND && !isEnd; steps += 1) {
+      const step = await walk.step(filter);
+      await invite(step.tasks, room);
+      ({ isEnd } = step);
     }
-    // A replay makes an old task wait again: slowly, what had ended is looked at once more.
-    const seen = revisitedTo < endedBefore ? await step(room, revisitedTo, endedBefore) : undefined;
-    revisitedTo = seen?.hasMore === true ? seen.lastId : SMALLEST_ID;
+    await invite((await walk.revisit(filter)).tasks, room);
     return false;
   };
   return new Loop({ ...deps, round }, { name: 'aging', intervalMs: options.intervalMs });
-}
-
-interface Step {
-  readonly lastId: string;
-  /** True where all that was seen has ended. */
-  readonly hasEnded: boolean;
-  readonly hasMore: boolean;
 }
 
 /** How many more tasks of each queue may be invited at the highest priority. Forgets those that no longer wait. */
@@ -92,17 +80,4 @@ async function roomByQueue(db: Database, aged: Set<string>): Promise<Map<string,
     room.set(queue, Math.max(0, (room.get(queue) ?? 0) - 1));
   }
   return room;
-}
-
-function toInvitation(row: {
-  readonly id: string | null;
-  readonly type: string | null;
-  readonly queue: string | null;
-  readonly priority: number | null;
-  readonly generation: number | null;
-}): Invitation[] {
-  const { id, type, queue, priority, generation } = row;
-  // What has the highest priority already gains nothing.
-  if (id === null || type === null || queue === null || generation === null || priority === HIGHEST_PRIORITY) return [];
-  return [{ taskId: id, type, queue, priority: HIGHEST_PRIORITY, generation }];
 }

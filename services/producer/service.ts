@@ -21,6 +21,7 @@ import { Ingress } from './ingress.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
 import { createQueueDepths } from './queue-depths.ts';
 import { createReaper } from './reaper.ts';
+import { createReconciler } from './reconciler.ts';
 import { Submitter } from './submit.ts';
 import { forgetMessageIds } from './submit.sql.ts';
 
@@ -32,7 +33,7 @@ const MOST_FORGOTTEN = 5_000;
 /** Makes a producer. */
 export async function createProducer(context: ServiceContext): Promise<Service> {
   const { config, clock, log, random } = context;
-  const { producer, dispatcher, sweeper, reaper, aging, lease } = config;
+  const { producer, dispatcher, sweeper, reaper, reconciler, aging, lease } = config;
   const metrics = createMetrics({ service: 'producer', version: config.worker.codeVersion, withProcess: true });
   let waitingInOutbox = 0;
 
@@ -45,6 +46,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     { db, log, invite, isOutboxFull: () => waitingInOutbox >= producer.outboxMaxRows },
     { maxBatch: producer.maxBatch },
   );
+  const canPublish = (): boolean => publishing.isConnected && !publishing.isBlocked;
   const loops = { db, clock, log, random, onFailure, invite, metrics };
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
 
@@ -124,7 +126,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         part: createOutboxSweeper(
           {
             ...loops,
-            canPublish: () => publishing.isConnected && !publishing.isBlocked,
+            canPublish,
             onMeasured: (invitations, rows) => {
               waitingInOutbox = invitations;
               metrics.outboxRows.set(rows);
@@ -140,6 +142,13 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           lapseMs: lease.lapseMs,
           maxLostAlone: MAX_LOST_ALONE,
         }),
+      },
+      {
+        name: 'reconciler',
+        part: createReconciler(
+          { ...loops, connection: consuming, names, queues, publish: backbone.invite, canPublish },
+          reconciler,
+        ),
       },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
       { name: 'queue depths', part: createQueueDepths({ ...loops, connection: consuming, names, queues }) },

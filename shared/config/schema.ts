@@ -164,6 +164,14 @@ export const SCHEMA = {
   reaper: {
     intervalMs: integer('Milliseconds between two looks for lapsed leases.', 2_000, 50, 60_000),
   },
+  reconciler: {
+    intervalMs: integer(
+      'Milliseconds between two readings of the queues; what a queue that is empty twice has no message for is invited anew.',
+      10_000,
+      50,
+      600_000,
+    ),
+  },
   aging: {
     intervalMs: integer('Milliseconds between two looks for what has waited too long.', 5_000, 50, 600_000),
     afterMs: integer('Milliseconds of waiting after which a task is invited again at priority 9.', 60_000, 100, DAY_MS),

@@ -120,6 +120,11 @@ export const METRICS = {
   duePending: counter('warren_due_total', 'Tasks whose time came, by what became of them.', [
     label('became', ['pending', 'expired']),
   ]),
+  invitedAnew: counter(
+    'warren_invited_anew_total',
+    'Tasks invited once more, by why: their queue ran empty without them, or they waited long.',
+    [label('why', ['queue_empty', 'waited'])],
+  ),
   reaped: counter('warren_reaped_attempts_total', 'Attempts taken from workers whose lease lapsed.', []),
   roundFailures: counter('warren_round_failures_total', 'Rounds of a background role that failed.', [{ name: 'loop' }]),
   // Dead letters.

@@ -36,6 +36,7 @@ async function age(): Promise<Invitation[]> {
     {
       ...partDeps,
       db,
+      metrics: work.metrics,
       publish: async (invitation) => {
         await work.backbone.invite(invitation);
         published.push(invitation);

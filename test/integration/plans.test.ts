@@ -1,9 +1,9 @@
 /** The hot statements find their rows by the indexes that their comments name, under the settings of a service. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomUUID } from 'node:crypto';
-import { walkWaiting } from '../../services/producer/aging.sql.ts';
 import { dispatchDue } from '../../services/producer/dispatcher.sql.ts';
 import { reapOrphans } from '../../services/producer/reaper.sql.ts';
+import { walkWaiting } from '../../services/producer/waiting-walk.sql.ts';
 import { claimTasks } from '../../services/worker/claims.sql.ts';
 import { settleOthers, settleSucceeded } from '../../services/worker/settles.sql.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
@@ -105,7 +105,7 @@ const HOT: readonly (readonly [
   [reapOrphans, [50, 3], ['leases_pkey', 'tasks_default_pkey']],
   [
     walkWaiting,
-    ['00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000', 1_000, 500],
+    ['00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000', 1_000, ['default'], 500],
     ['tasks_default_pkey'],
   ],
 ];
