@@ -4,6 +4,8 @@ const base = {
   transform: { '^.+\\.ts$': '@swc/jest' },
   extensionsToTreatAsEsm: ['.ts'],
   injectGlobals: false,
+  // A deadline costs nothing while it is not reached, and a busy machine reaches a tight one.
+  testTimeout: 60_000,
 };
 
 /** @type {import('jest').Config} */

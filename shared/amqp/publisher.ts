@@ -88,6 +88,15 @@ export class Publisher implements Part {
     this.#channel.onDown((_channel, reason) => this.#failAll(reason));
   }
 
+  /** Calls `listener` whenever publishing may have become possible: after a connect, and after the end of an alarm. */
+  onReady(listener: () => void): void {
+    const tell = (): void => {
+      if (this.isReady) listener();
+    };
+    this.#channel.onUp(tell);
+    this.#deps.connection.onStateChange(tell);
+  }
+
   /** Messages that await their confirm. */
   get unconfirmed(): number {
     return this.#unconfirmed;

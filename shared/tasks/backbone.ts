@@ -136,6 +136,7 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
     // Some room in the publisher is left for what goes beside the outbox.
     { maxInFlight: Math.ceil(maxUnconfirmed * 0.8), maxWaiting: ROWS_IN_WAITING },
   );
+  publisher.onReady(() => void inviter.hasten()); // never rejects
 
   metrics.brokerConnected.readFrom(() => Number(publishing.isConnected), 'publish');
   metrics.brokerConnected.readFrom(() => Number(consuming.isConnected), 'consume');

@@ -42,6 +42,17 @@ export const shrinkOutbox = statement<[id: string, taskIds: readonly string[], r
   columns: { id: 'int8' },
 });
 
+/** Makes rows due that could not be sent when they were written. */
+export const hastenOutbox = statement<[ids: readonly string[]]>()({
+  name: 'hasten_outbox',
+  text: sql`
+    update outbox set retry_at = clock_timestamp()
+     where id = any(array(
+       select id from outbox where id = any($1::int8[]) and retry_at > clock_timestamp() order by id for update skip locked))
+    returning id`,
+  columns: { id: 'int8' },
+});
+
 /**
  * Takes the oldest rows whose time has come, by moving their `retry_at`: nothing is published inside a transaction.
  * Replicas share the work by SKIP LOCKED. Walks the primary key.

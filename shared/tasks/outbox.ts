@@ -10,7 +10,7 @@ import type { Database } from '../postgres/pool.ts';
 import { run } from '../postgres/statement.ts';
 import type { Clock } from '../time/clock.ts';
 import type { Invitation, OutboxRow } from './invitation.ts';
-import { deleteOutbox, shrinkOutbox } from './outbox.sql.ts';
+import { deleteOutbox, hastenOutbox, shrinkOutbox } from './outbox.sql.ts';
 
 /** What an inviter needs. */
 export interface InviterDeps {
@@ -39,6 +39,8 @@ const DELETE_AFTER_MS = 100;
 const MOST_DELETED_AT_ONCE = 500;
 /** Milliseconds until an invitation that the broker refused is tried again by the sweeper. */
 const RETRY_IN_MS = 2_000;
+/** Rows remembered while RabbitMQ is away; after a longer absence the older rows are due anyway. */
+const MOST_UNSENT = 10_000;
 
 /** Publishes invitations and forgets their outbox rows. */
 export class Inviter implements Part {
@@ -48,6 +50,8 @@ export class Inviter implements Part {
   readonly #waiting: { readonly count: number; readonly begin: () => void }[] = [];
   #inFlight = 0;
   #confirmed: string[] = [];
+  /** Rows of which nothing was sent, since RabbitMQ was away. */
+  #unsent: string[] = [];
   #deleting: Promise<void> | undefined;
   #cancelDelete: (() => void) | undefined;
 
@@ -138,14 +142,28 @@ export class Inviter implements Part {
         of: row.invitations.length,
         err: toError(failure),
       });
-      // While RabbitMQ is away every row waits for the sweeper anyway; anything else is worth an early second try.
-      if (failed.length < row.invitations.length || !isWarrenError(failure, 'broker-unavailable')) {
+      // While RabbitMQ is away every row waits until it is back; anything else is worth an early second try.
+      if (failed.length === row.invitations.length && isWarrenError(failure, 'broker-unavailable')) {
+        if (this.#unsent.length < MOST_UNSENT) this.#unsent.push(row.id);
+      } else {
         await run(this.#deps.db, shrinkOutbox, row.id, failed, RETRY_IN_MS);
       }
     } catch (thrown) {
       this.#deps.log.warn('outbox row not shrunk', { outboxId: row.id, err: toError(thrown) });
     }
     return false;
+  }
+
+  /** Leaves what could not be sent to the sweeper at once: RabbitMQ takes messages again. Never rejects. */
+  async hasten(): Promise<void> {
+    const ids = this.#unsent;
+    this.#unsent = [];
+    if (ids.length === 0) return;
+    try {
+      await run(this.#deps.db, hastenOutbox, ids);
+    } catch (thrown) {
+      this.#deps.log.warn('outbox rows wait for their time', { count: ids.length, err: toError(thrown) });
+    }
   }
 
   #forget(id: string): void {

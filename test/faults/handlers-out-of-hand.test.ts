@@ -17,7 +17,7 @@ test('a worker with more handlers that ignore their abort than it may have drain
   expect(await fleet.ended()).toMatchObject({ accepted: 5, succeeded: 1, dead: 4, letters: 4 });
   expect(new Set((await fleet.deadLetters()).map(({ reason }) => reason))).toEqual(new Set(['timeout']));
   expect((await fleet.attempts()).map(({ outcome }) => outcome)).toEqual(Array(4).fill('timeout'));
-}, 60_000);
+});
 
 test('a handler that blocks its thread is killed at its timeout, and nobody else notices', async () => {
   await using fleet = await openFleet({ workers: 1, tasks: ['well-behaved', 'ill-behaved'] });
@@ -30,4 +30,4 @@ test('a handler that blocks its thread is killed at its timeout, and nobody else
   const blocked = fleet.entries().filter(({ taskId }) => !neighbours.includes(taskId));
   expect(blocked).toHaveLength(2);
   expect(fleet.worker(0).logged('lease not renewed')).toEqual([]);
-}, 60_000);
+});

@@ -38,7 +38,7 @@ test('invariant 1: what a producer accepted over HTTP and had not yet published 
   await fleet.makeDue();
   expect(await fleet.ended()).toMatchObject({ accepted: 100, succeeded: 100 });
   await expectSoundHistory(fleet);
-}, 60_000);
+});
 
 test('producers killed while they drain the front door accept every message with an id exactly once', async () => {
   await using fleet = await openFleet({ env: { WARREN_PRODUCER_INGRESS_PREFETCH: '50' } });
@@ -59,7 +59,7 @@ test('producers killed while they drain the front door accept every message with
   await fleet.makeDue();
   expect(await fleet.ended()).toMatchObject({ accepted: total, succeeded: total });
   await expectSoundHistory(fleet);
-}, 60_000);
+});
 
 test('a producer killed between commit and ack accepts a message without an id again, and one with an id not', async () => {
   await using fleet = await openFleet({ through: ['broker'] });
@@ -80,4 +80,4 @@ test('a producer killed between commit and ack accepts a message without an id a
   expect(await fleet.ended()).toMatchObject({ accepted: 3, succeeded: 3, dead: 0 });
   const { messageCount } = await broker.raw.checkQueue(fleet.names.ingress);
   expect(messageCount).toBe(0);
-}, 60_000);
+});

@@ -26,4 +26,4 @@ test('ten workers that are terminated under load, one after the other, lose and 
   const outcomes = new Set((await fleet.attempts()).map(({ outcome }) => outcome));
   expect([...outcomes]).toEqual(['failed']);
   await expectSoundHistory(fleet);
-}, 60_000);
+});

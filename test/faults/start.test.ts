@@ -17,7 +17,7 @@ test('a process with another prefix than its database refuses to start with 78 a
     expect(JSON.stringify(line)).toContain('elsewhere');
     expect(JSON.stringify(line)).toContain(fleet.prefix);
   }
-}, 60_000);
+});
 
 test('a process with a faulty configuration lists every fault, shows no secret, and ends with 78', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0 });
@@ -45,7 +45,7 @@ test('a process with a faulty configuration lists every fault, shows no secret, 
       expect(process.stray).toContain(path);
     expect(process.stray).not.toMatch(/hunter/);
   }
-}, 60_000);
+});
 
 test('a process whose database was never migrated ends with 78 and says what to run', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0 });
@@ -54,7 +54,7 @@ test('a process whose database was never migrated ends with 78 and says what to 
   const processes = SERVICES.map((service) => fleet.start(service, { DATABASE_URL: empty.url }));
   expect(await Promise.all(processes.map(async ({ exited }) => await exited))).toEqual([78, 78, 78]);
   for (const process of processes) expect(JSON.stringify(process.logged(FAILED))).toContain('warren migrate');
-}, 60_000);
+});
 
 test('a worker with a task module that cannot be loaded ends with 78 and names it', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0 });
@@ -62,7 +62,7 @@ test('a worker with a task module that cannot be loaded ends with 78 and names i
   const worker = fleet.start('worker', { WARREN_TASKS: './no/such/tasks.js' });
   expect(await worker.exited).toBe(78);
   expect(JSON.stringify(worker.logged(FAILED))).toContain('./no/such/tasks.js');
-}, 60_000);
+});
 
 test('services that start before Postgres wait for it, then run', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0, through: ['postgres'] });
@@ -73,7 +73,7 @@ test('services that start before Postgres wait for it, then run', async () => {
   fleet.postgresProxy.accept();
   await Promise.all(processes.map(async (process) => await process.ready()));
   expect(await fleet.run()).toBe('succeeded');
-}, 60_000);
+});
 
 test('services that start before RabbitMQ wait for it, then run', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0, through: ['broker'] });
@@ -84,4 +84,4 @@ test('services that start before RabbitMQ wait for it, then run', async () => {
   fleet.brokerProxy.accept();
   await Promise.all(processes.map(async (process) => await process.ready()));
   expect(await fleet.run()).toBe('succeeded');
-}, 60_000);
+});

@@ -86,7 +86,7 @@ function withPassword(password: string): string {
 describe('connecting', () => {
   test('tells the version of the broker and what it can', async () => {
     await using opened = await open([AMQP_URL]);
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
     expect(opened.connection.isConnected).toBe(true);
     expect(opened.connection.brokerVersion).toMatch(/^\d+\.\d+\.\d+/);
     expect(['classic', 'quorum']).toContain(opened.connection.capabilities?.queueType);
@@ -94,12 +94,12 @@ describe('connecting', () => {
 
   test('a refused login is said at once, and no password is shown anywhere', async () => {
     await using opened = await open([withPassword('very-secret')]);
-    const refused = opened.connection.connected({ withinMs: 5_000 });
+    const refused = opened.connection.connected({ withinMs: 20_000 });
     await expect(refused).rejects.toMatchObject({
       code: 'broker-refused-login',
       facts: { user: new URL(AMQP_URL).username, reason: 'the user or the password is wrong' },
     });
-    await expect(opened.connection.connected({ withinMs: 5_000 })).rejects.not.toThrow(/very-secret/);
+    await expect(opened.connection.connected({ withinMs: 20_000 })).rejects.not.toThrow(/very-secret/);
     expect(opened.lines.join('')).toContain('broker cannot be reached');
     expect(opened.lines.join('')).not.toContain('very-secret');
   });
@@ -108,7 +108,7 @@ describe('connecting', () => {
     const url = new URL(AMQP_URL);
     url.pathname = '/no%2Fsuch';
     await using opened = await open([url.href]);
-    await expect(opened.connection.connected({ withinMs: 5_000 })).rejects.toMatchObject({
+    await expect(opened.connection.connected({ withinMs: 20_000 })).rejects.toMatchObject({
       code: 'broker-refused-login',
       facts: { reason: expect.stringContaining('no such virtual host') },
     });
@@ -148,7 +148,7 @@ describe('connecting', () => {
 
   test('goes on to the next server where one does not answer', async () => {
     await using opened = await open(['amqp://127.0.0.1:1', AMQP_URL, 'amqp://127.0.0.1:2']);
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
     expect(opened.connection.isConnected).toBe(true);
   });
 });
@@ -159,7 +159,7 @@ describe('a lost connection', () => {
     await using opened = await open([proxy.urlOf(AMQP_URL)]);
     const { connection } = opened;
     for (let round = 1; round <= 3; round += 1) {
-      await connection.connected({ withinMs: 5_000 });
+      await connection.connected({ withinMs: 20_000 });
       proxy.cut();
       await eventually(() => expect(connection.reconnects).toBe(round));
     }
@@ -168,7 +168,7 @@ describe('a lost connection', () => {
   test('waits longer between attempts while the broker is away', async () => {
     await using proxy = await FaultyProxy.open(AMQP_URL);
     await using opened = await open([proxy.urlOf(AMQP_URL)]);
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
     proxy.refuse();
     proxy.cut();
     const before = proxy.accepted;
@@ -177,27 +177,27 @@ describe('a lost connection', () => {
     expect(proxy.accepted - before).toBeGreaterThan(3);
     expect(proxy.accepted - before).toBeLessThan(20);
     proxy.accept();
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
   });
 
   test('a link that passes nothing on is given up after some heartbeats', async () => {
     await using proxy = await FaultyProxy.open(AMQP_URL);
     await using opened = await open([proxy.urlOf(AMQP_URL)], { heartbeatSeconds: 1 });
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
     proxy.pause();
-    await eventually(() => expect(opened.connection.isConnected).toBe(false), { withinMs: 5_000 });
+    await eventually(() => expect(opened.connection.isConnected).toBe(false));
     proxy.resume();
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
   });
 
   test('stopping over a link that passes nothing on ends at its deadline', async () => {
     await using proxy = await FaultyProxy.open(AMQP_URL);
     await using opened = await open([proxy.urlOf(AMQP_URL)]);
-    await opened.connection.connected({ withinMs: 5_000 });
+    await opened.connection.connected({ withinMs: 20_000 });
     proxy.pause();
     const beganMs = systemClock.monotonicMs();
     await opened.connection.stop(inMs(200));
-    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(1_000);
+    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(4_000);
     expect(opened.connection.isConnected).toBe(false);
   });
 
@@ -209,7 +209,7 @@ describe('a lost connection', () => {
     await opened.connection.stop(inMs(5_000));
     await opened.connection.stop(inMs(5_000));
     expect(await waiting).toBe('broker-unavailable');
-    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(1_000);
+    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(4_000);
   });
 });
 

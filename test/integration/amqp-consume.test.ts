@@ -129,7 +129,7 @@ describe('answers', () => {
       await systemClock.sleep(100);
       await eventually(async () => expect(await left(connection, queue)).toBe(0), { withinMs: 500 });
     }
-  }, 20_000);
+  });
 
   test('a second answer does nothing and harms nobody', async () => {
     const queue = await broker.queue();
@@ -388,7 +388,7 @@ describe('pausing and stopping', () => {
     proxy.pause();
     const beganMs = systemClock.monotonicMs();
     await consumer.stop(inMs(200));
-    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(1_000);
+    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(4_000);
     proxy.resume();
   });
 });

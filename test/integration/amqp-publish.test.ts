@@ -153,7 +153,7 @@ describe('while the broker does not answer', () => {
     const results = await Promise.allSettled(
       Array.from({ length: 8 }, async (_, index) => await publisher.publish(to(queue, String(index)))),
     );
-    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(1_000);
+    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(4_000);
     expect(
       results.map((result) => (result.status === 'rejected' ? (result.reason as { code: string }).code : 'ok')),
     ).toEqual([
@@ -246,7 +246,7 @@ describe('while the broker does not answer', () => {
     const open = stalled.publish(to(queue, 'z'));
     const beganMs = systemClock.monotonicMs();
     await Promise.all([stalled.stop(inMs(300)), expect(open).rejects.toMatchObject({ code: 'broker-unavailable' })]);
-    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(1_500);
+    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(4_000);
     proxy.resume();
   });
 });

@@ -59,7 +59,7 @@ beforeAll(async () => {
     },
   );
   env = { ...fleetEnv, WARREN_URL: String(urls['taskApi']), WARREN_DEAD_LETTERS_URL: String(urls['deadLetterApi']) };
-}, 60_000);
+});
 
 afterAll(async () => {
   if (fleet.exitCode === null) {
@@ -70,7 +70,7 @@ afterAll(async () => {
   await broker[Symbol.asyncDispose]();
   await db[Symbol.asyncDispose]();
   await rm(folder, { recursive: true });
-}, 30_000);
+});
 
 const run = async (args: readonly string[]): Promise<CliRun> => await warren(args, { env });
 
@@ -95,7 +95,7 @@ test('a submitted task is followed to its end, and its input comes back byte for
   const shown = await run(['task', 'get', id]);
   expect(shown.stdout).toMatch(/state +succeeded\n/);
   expect(shown.stdout).toContain('"name": "Grüße \\u001b"');
-}, 40_000);
+});
 
 test('a delayed task waits, and cancelling it ends the wait for it with exit 1', async () => {
   const { id, state } = (await submit(['cli.echo', '--delay', '1h', '--json'])).json<Task>();
@@ -104,7 +104,7 @@ test('a delayed task waits, and cancelling it ends the wait for it with exit 1',
   expect(await run(['task', 'cancel', id])).toMatchObject({ exitCode: 0, stdout: 'Cancelled.\n' });
   expect((await run(['task', 'get', id, '--wait'])).exitCode).toBe(1);
   expect((await run(['task', 'cancel', id])).exitCode).toBe(1);
-}, 40_000);
+});
 
 test('a running task shows its progress, and cancelling it aborts it', async () => {
   const { id } = (await submit(['cli.endless', '--json'])).json<Task>();
@@ -115,7 +115,7 @@ test('a running task shows its progress, and cancelling it aborts it', async () 
   expect(cancelled).toMatchObject({ exitCode: 0, stdout: 'It runs; its worker has been asked to abort it.\n' });
   const ended = await run(['task', 'get', id, '--wait', '--timeout', '20s', '--json']);
   expect(ended.json<Task>().state).toBe('cancelled');
-}, 40_000);
+});
 
 test('a dead letter is found, shown, and replayed once its cause is gone', async () => {
   const path = join(folder, 'wanted');
@@ -154,7 +154,7 @@ test('a dead letter is found, shown, and replayed once its cause is gone', async
   expect(replayed.stderr).toBe('');
   expect(replayed.json<Task>()).toMatchObject({ id: taskId, state: 'succeeded' });
   expect((await run(['dead', 'replay', letterId])).exitCode).toBe(1);
-}, 60_000);
+});
 
 test('a dead letter is discarded with a reason', async () => {
   const dead = await submit([
@@ -174,7 +174,7 @@ test('a dead letter is discarded with a reason', async () => {
     stdout: 'Discarded.\n',
   });
   expect((await run(['dead', 'show', letterId])).stdout).toMatch(/close reason +not needed\n/);
-}, 40_000);
+});
 
 test.each([
   [['cli.echo', '--input', '{"n": 9007199254740993}'], 65, 'input.n'],
@@ -209,4 +209,4 @@ test('Ctrl-C stops the fleet, and nothing but its document was on stdout', async
   const [code] = (await once(fleet, 'close')) as [number | null];
   expect(code).toBe(0);
   expect(() => JSON.parse(out.stdout) as unknown).not.toThrow();
-}, 40_000);
+});

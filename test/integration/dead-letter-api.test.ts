@@ -15,11 +15,11 @@ let handler: TestHandler;
 beforeAll(async () => {
   desk = await openDesk();
   handler = await desk.handler();
-}, 30_000);
+});
 afterAll(async () => {
   await desk.drained();
   await desk[Symbol.asyncDispose]();
-}, 30_000);
+});
 
 const db = (): DeadLetterDesk['door']['db']['database'] => desk.door.db.database;
 const get = async (path: string): ReturnType<TestHandler['get']> => await handler.get(`/v1/dead-letters${path}`);

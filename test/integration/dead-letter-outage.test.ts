@@ -16,7 +16,7 @@ beforeAll(async () => {
   desk = await openDesk();
   broker = await FaultyProxy.open(AMQP_URL);
   postgres = await FaultyProxy.open(desk.door.db.url);
-}, 30_000);
+});
 afterEach(async () => {
   broker.resume();
   broker.accept();
@@ -27,12 +27,12 @@ afterEach(async () => {
   await desk.emptied();
   await handler[Symbol.asyncDispose]();
   await desk.drained();
-}, 30_000);
+});
 afterAll(async () => {
   await desk[Symbol.asyncDispose]();
   await broker[Symbol.asyncDispose]();
   await postgres[Symbol.asyncDispose]();
-}, 30_000);
+});
 
 const db = (): DeadLetterDesk['door']['db']['database'] => desk.door.db.database;
 
@@ -99,7 +99,7 @@ test('while Postgres is away letters wait in RabbitMQ and the handler is not rea
   postgres.accept();
   await eventually(async () => expect(await recorded('away')).toBe(50));
   await eventually(async () => expect((await handler.get('/readyz')).status).toBe(200));
-}, 20_000);
+});
 
 test('a dead-letter queue that was deleted is declared anew and consumed', async () => {
   await using handler = await desk.handler();

@@ -9,12 +9,12 @@ let desk: DeadLetterDesk;
 beforeAll(async () => {
   desk = await openDesk();
   await desk.handler();
-}, 30_000);
+});
 afterAll(async () => {
   // Whatever the tests sent in, nothing of it may have stayed or gone round.
   await desk.drained();
   await desk[Symbol.asyncDispose]();
-}, 30_000);
+});
 
 const db = (): DeadLetterDesk['door']['db']['database'] => desk.door.db.database;
 

@@ -20,11 +20,11 @@ beforeAll(async () => {
   const env = { WARREN_DEAD_LETTERS_REPLAY_DESTINATIONS: [`/${target}`, `${gone}/key`, '/no.such.queue'].join(',') };
   handler = await desk.handler(env);
   second = await desk.handler(env);
-}, 30_000);
+});
 afterAll(async () => {
   await desk.drained();
   await desk[Symbol.asyncDispose]();
-}, 30_000);
+});
 
 const db = (): DeadLetterDesk['door']['db']['database'] => desk.door.db.database;
 

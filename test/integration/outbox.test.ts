@@ -10,6 +10,8 @@ import { shrinkOutbox } from '../../shared/tasks/outbox.sql.ts';
 import { Inviter } from '../../shared/tasks/outbox.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { AMQP_URL } from '../support/broker.ts';
+import { FaultyProxy } from '../support/faulty-proxy.ts';
 import { count, partDeps, rows } from '../support/core.ts';
 import { eventually } from '../support/eventually.ts';
 import { openWork } from '../support/work.ts';
@@ -226,4 +228,41 @@ test('an inviter keeps its bounds: rows beyond them stay for the sweeper', async
   expect(most).toBe(4);
   await inviter.stop(soon());
   await inviter.stop(soon());
+});
+
+test('what could not be sent while RabbitMQ was away goes out as soon as it is back', async () => {
+  await using proxy = await FaultyProxy.open(AMQP_URL);
+  await using away = await openWork({ amqpUrl: proxy.urlOf(AMQP_URL) });
+  proxy.refuse();
+  proxy.cut();
+  await eventually(() => expect(away.backbone.publisher.isReady).toBe(false));
+  const wanted = ids(3);
+  const [row] = await rows<{ id: string }>(
+    away.db,
+    `insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
+     select clock_timestamp() + interval '1 h', array_agg(id), array_agg('mail.send'::text), array_agg('default'::text),
+            array_agg(5::int2), array_agg(1)
+       from unnest($1::uuid[]) id returning id`,
+    `{${wanted.join(',')}}`,
+  );
+  const invitations = wanted.map((taskId) => anInvitation(taskId));
+  expect(await away.backbone.inviter.invite({ id: String(row?.id), invitations })).toBe(false);
+  const sweeper = createOutboxSweeper(
+    {
+      ...partDeps,
+      db: away.db,
+      invite: async (each) => await away.backbone.inviter.invite(each),
+      canPublish: () => away.backbone.publisher.isReady,
+      onMeasured: () => undefined,
+    },
+    { intervalMs: 20, batchSize: 100, retryInMs: 10_000 },
+  );
+  await sweeper.start();
+  try {
+    proxy.accept();
+    expect(new Set(await away.invitations(3))).toEqual(new Set(wanted));
+    await eventually(async () => expect(await count(away.db, 'outbox')).toBe(0));
+  } finally {
+    await sweeper.stop(soon());
+  }
 });

@@ -147,7 +147,7 @@ test('claiming and settling plain tasks touches no index: nine of ten updates st
     { withinMs: 15_000 }, // a session of the pool that stays tells within ten seconds
   );
   expect((after.hot - before.hot) / (after.all - before.all)).toBeGreaterThanOrEqual(0.9);
-}, 30_000);
+});
 
 /** Updates of tasks that Postgres has counted, and those that stayed on their page. */
 async function updates(): Promise<{ readonly all: number; readonly hot: number }> {

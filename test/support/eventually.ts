@@ -7,7 +7,7 @@ import { systemClock } from '../../shared/time/clock.ts';
  */
 export async function eventually<T>(
   fn: () => T | Promise<T>,
-  { withinMs = 10_000, everyMs = 20 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
+  { withinMs = 20_000, everyMs = 20 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
 ): Promise<T> {
   const endMs = systemClock.monotonicMs() + withinMs;
   for (;;) {
