@@ -4,12 +4,12 @@ const base = {
   transform: { '^.+\\.ts$': '@swc/jest' },
   extensionsToTreatAsEsm: ['.ts'],
   injectGlobals: false,
-  // A deadline costs nothing while it is not reached, and a busy machine reaches a tight one.
-  testTimeout: 60_000,
 };
 
 /** @type {import('jest').Config} */
 export default {
+  // A deadline costs nothing while it is not reached, and a busy machine reaches a tight one.
+  testTimeout: 60_000,
   workerIdleMemoryLimit: '512MB',
   projects: [
     {
