@@ -41,6 +41,11 @@ export interface AttemptDeps {
   readonly settle: (claim: Claim, verdict: Verdict) => Promise<Settled>;
   /** Invites a task that was not started anew, by a way that keeps its priority; false where that could not be done. */
   readonly inviteAgain: (wanted: Wanted) => Promise<boolean>;
+  /**
+   * Milliseconds that a delivery may stay unanswered. A type that may run longer has its delivery acked at the claim, since
+   * RabbitMQ would take it back in the middle of the run; from then on the lease alone guards the task.
+   */
+  readonly mostUnansweredMs: number;
   /** True from SIGTERM on. */
   readonly isDraining: () => boolean;
   readonly random: () => number;
@@ -56,7 +61,10 @@ export interface AttemptObserver {
   readonly settled: (type: TaskType, claim: Claim, outcome: Outcome, settled: Settled) => void;
 }
 
-/** The way of one delivery. Each exit answers the broker exactly once, or leaves it to the death of the channel. */
+/**
+ * The way of one delivery. Each exit answers the broker, or leaves it to the death of the channel; after the early ack of a long
+ * task its answer does nothing.
+ */
 export async function handleDelivery(delivery: Delivery, slots: Slots, deps: AttemptDeps): Promise<void> {
   const invitation = parseInvitation(delivery.body);
   if (invitation === undefined) return delivery.reject(); // not ours: the dead-letter exchange keeps it
@@ -127,6 +135,7 @@ async function claimAndRun(
     // The row is believed, not the message: an invitation chooses no code.
     const type = claim.type === invited.name ? invited : deps.findType(claim.type);
     if (type === undefined) return { type: invited, claim, outcome: NOT_HERE };
+    if (type.timeoutMs > deps.mostUnansweredMs) delivery.ack();
     const standing = claim.lostAttempts < SUSPECT_FROM ? undefined : await isolate(claim, deps);
     if (standing !== undefined) return { type, claim, outcome: standing };
     deps.observe.started(type, claim);

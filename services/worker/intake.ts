@@ -69,12 +69,15 @@ export class Intake implements Part {
     readonly waiting: number;
     readonly concurrency: number;
     readonly isConsuming: boolean;
+    /** Deliveries that the broker holds for this worker until it answers. */
+    readonly unanswered: number;
   }[] {
     return this.#lines.map(({ queue, slots, consumer, isPaused }) => ({
       queue,
       taken: slots.taken,
       waiting: slots.waiting,
       concurrency: slots.concurrency,
+      unanswered: consumer.unanswered,
       // A full worker that gave back what waited is well; it consumes again with the next free slot, or once a suspect is through.
       isConsuming:
         consumer.isConsuming || (isPaused && (slots.taken === slots.concurrency || this.#isolation.isClosed)),

@@ -153,6 +153,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         run: (type, { taskId, attempt, input }) => runner.run({ type, taskId: taskId as TaskId, attempt, input }),
         succeed: (claim, result) => settles.succeed(claim, result),
         settle: (claim, verdict) => settles.settle(claim, verdict),
+        mostUnansweredMs: config.amqp.ackTimeoutMs / 2,
         inviteAgain: async (wanted) => await unstarted.inviteAgain(wanted),
         isDraining: () => intake.isDraining,
         random,
@@ -160,7 +161,11 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         observe: observeAttempts(metrics, log, () => clock.monotonicMs()),
       },
     },
-    { queues: worker.queues, prefetch: worker.prefetch, localWaitMs: worker.localWaitMs },
+    {
+      queues: worker.queues,
+      prefetch: worker.prefetch,
+      localWaitMs: Math.min(worker.localWaitMs, config.amqp.ackTimeoutMs / 4),
+    },
   );
   for (const { queue, concurrency } of intake.lines) {
     const line = (): Intake['lines'][number] | undefined => intake.lines.find((found) => found.queue === queue);

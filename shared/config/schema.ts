@@ -41,6 +41,12 @@ export const SCHEMA = {
     reconnectMaxMs: integer('Milliseconds that the pause between tries grows to.', 15_000, 50, 600_000),
     connectTimeoutMs: integer('Milliseconds that connecting and logging in may take.', 10_000, 100, 120_000),
     confirmWithinMs: integer('Milliseconds within which RabbitMQ must confirm a publish.', 10_000, 100, 600_000),
+    ackTimeoutMs: integer(
+      "RabbitMQ's own consumer_timeout in milliseconds. A task that may run for more than half of it is acked when it is claimed.",
+      1_800_000,
+      1_000,
+      30 * DAY_MS,
+    ),
     maxUnconfirmed: integer('Publishes of one process that may await their confirm.', 5_000, 1, 1_000_000),
     queueType: oneOf('Kind of queue at first declaration; auto: quorum from RabbitMQ 4.3, classic before.', 'auto', [
       'auto',

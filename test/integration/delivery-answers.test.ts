@@ -1,6 +1,7 @@
 /** The way of one delivery: each exit answers the broker, once. */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
+import { systemClock } from '../../shared/time/clock.ts';
 import { addTask, count, readTask, rows } from '../support/core.ts';
 import { eventually } from '../support/eventually.ts';
 import { inviteAnew, inviteTask, openIntake, succeeded } from '../support/intake.ts';
@@ -175,4 +176,30 @@ test('an invitation that names another type than the task has chooses no code', 
   expect(ran).toEqual(['test.noop for test.noop']);
   expect((await readTask(work.db, strange)).state).toBe('scheduled');
   await open[Symbol.asyncDispose]();
+});
+
+describe('a task that may run longer than RabbitMQ waits for an answer', () => {
+  test.each([
+    ['succeeds', succeeded, 'succeeded', 0],
+    ['dies', failed({ retryable: false }), 'dead', 1],
+    ['fails', failed(), 'retrying', 0],
+  ])('is acked at its claim; then it %s', async (_name, outcome, state, letters) => {
+    let finish: (outcome: Outcome) => void = () => undefined;
+    const open = await openIntake(work, {
+      handlers: { 'test.noop': async () => await new Promise<Outcome>((resolve) => (finish = resolve)) },
+      mostUnansweredMs: 1_000,
+    });
+    const taskId = await inviteTask(work);
+    await eventually(() => expect(open.started).toEqual([taskId]));
+    // The broker holds nothing of it any more: the channel's end brings nothing back.
+    await open.intake.drain(systemClock.monotonicMs() + 2_000);
+    await eventually(() => expect(open.unanswered()).toBe(0));
+    finish(outcome);
+    await eventually(() => expect(open.settled.get(taskId)).toBe(state));
+    await open[Symbol.asyncDispose]();
+    expect((await readTask(work.db, taskId)).state).toBe(state);
+    expect(await count(work.db, 'dead_letters', `task_id = '${taskId}'`)).toBe(letters);
+    expect(await work.take()).toEqual([]);
+    expect(await deadBodies()).toEqual([]);
+  });
 });

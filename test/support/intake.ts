@@ -24,6 +24,8 @@ export interface TestIntakeOptions {
   readonly concurrency?: number;
   readonly prefetch?: number;
   readonly localWaitMs?: number;
+  /** Default: no delivery is acked at its claim. */
+  readonly mostUnansweredMs?: number;
 }
 
 /** A worker that takes deliveries. */
@@ -37,6 +39,8 @@ export interface TestIntake extends AsyncDisposable {
   readonly settled: Map<string, Settled>;
   /** Claims that were lost. */
   readonly lost: () => number;
+  /** Deliveries that the broker holds for it. */
+  readonly unanswered: () => number | undefined;
   /** Most attempts that ran at once. */
   readonly mostRunning: () => number;
   /** Whether Postgres is there, as the intake sees it. */
@@ -94,6 +98,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
         },
         succeed: async (claim, result) => await worker.settles.succeed(claim, result),
         settle: async (claim, verdict) => await worker.settles.settle(claim, verdict),
+        mostUnansweredMs: options.mostUnansweredMs ?? Number.POSITIVE_INFINITY,
         inviteAgain: async (wanted) => await unstarted.inviteAgain(wanted),
         isDraining: () => intake.isDraining,
         random: partDeps.random,
@@ -114,6 +119,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
     started,
     settled,
     lost: () => lost,
+    unanswered: () => intake.lines[0]?.unanswered,
     mostRunning: () => most,
     canClaim: true,
     [Symbol.asyncDispose]: async () => await intake.stop(systemClock.monotonicMs() + 3_000),
