@@ -58,21 +58,27 @@ async function test(project: string, servers: TestServers | undefined, broker: T
 }
 
 async function runAll(): Promise<void> {
+  // Starting servers is waiting for the most part: the checks run beside it.
+  const opening = openTestServers(root, options.brokers === true, (line) => console.log(`  ${line}`));
+  opening.catch(() => undefined); // heard of below
   await check('types', 'tsc', ['-p', 'tsconfig.json']);
   await check('lint', 'oxlint', ['--type-aware', '--deny-warnings']);
   await check('form', 'oxfmt', ['--check']);
   await test('unit', undefined, undefined);
   let servers: TestServers | undefined;
   await step('servers', async () => {
-    servers = await openTestServers(root, options.brokers === true, (line) => console.log(`  ${line}`));
+    servers = await opening;
     return { ...EMPTY_TALLY, passed: 1, skipped: servers.skipped };
   });
   if (servers === undefined) return;
   try {
+    // Faults take time and little of the machine: the next broker's integration runs beside them.
+    let faults: Promise<void> | undefined;
     for (const broker of servers.brokers) {
-      await test('integration', servers, broker);
-      await test('faults', servers, broker);
+      await Promise.all([faults, test('integration', servers, broker)]);
+      faults = test('faults', servers, broker);
     }
+    await faults;
   } finally {
     await servers.stop();
   }

@@ -40,8 +40,10 @@ export async function runJest(
       'node_modules/jest/bin/jest.js',
       '--selectProjects',
       project,
-      // Faults measure how long things take: one file at a time. In one process, a handle left open would hang it.
-      ...(project === 'faults' ? ['--runInBand', '--forceExit'] : ['--maxWorkers', '2']),
+      '--maxWorkers',
+      '2',
+      // Where a single test file is run, in this process, a handle left open would hang it.
+      ...(project === 'faults' ? ['--forceExit'] : []),
       '--passWithNoTests',
       '--json',
       '--outputFile',

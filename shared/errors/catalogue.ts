@@ -58,7 +58,10 @@ export const CATALOGUE = {
   'outbox-full': later(503, 'RabbitMQ has been away so long that the outbox is full; try again later.'),
   'database-unavailable': later(503, 'Postgres does not answer; try again.'),
   'database-outdated': wrong(500, 'The database is older or newer than this program; run `warren migrate`.'),
-  'migration-changed': wrong(500, 'A migration that was already applied has other content now.'),
+  'migration-changed': wrong(
+    500,
+    'A migration that was already applied has other content now. Use the release that migrated this database, or a new database; `make clean-stack` removes the local ones.',
+  ),
   'prefix-mismatch': wrong(500, 'The database belongs to another prefix than the configured one.'),
   'broker-unavailable': later(503, 'RabbitMQ does not answer; try again.'),
   'broker-refused-login': wrong(500, 'RabbitMQ refused the user, the password or the virtual host.'),
