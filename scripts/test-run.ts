@@ -51,7 +51,7 @@ async function test(project: string, servers: TestServers | undefined, broker: T
   await step(name, async () => {
     const withinMs = options.long === true ? LONG_TESTS_WITHIN_MS : TESTS_WITHIN_MS;
     const env = { ...servers?.environmentFor(broker), ...(options.long === true ? { WARREN_TEST_LONG: '1' } : {}) };
-    const result = await runJest(project, { root, env, withinMs });
+    const result = await runJest(project, { name: name.replaceAll(' ', '-'), root, env, withinMs });
     const named = (test: string): string => (broker === undefined ? test : `${test} (RabbitMQ ${broker.version})`);
     return { ...result, failed: result.failed.map(named), skipped: result.skipped.map(named) };
   });

@@ -26,13 +26,19 @@ export async function runCommand(
 /** Runs the tests of one jest project. */
 export async function runJest(
   project: string,
-  options: { readonly root: string; readonly env: Readonly<Record<string, string>>; readonly withinMs: number },
+  options: {
+    /** Name of its report and log under `.warren/test`. */
+    readonly name: string;
+    readonly root: string;
+    readonly env: Readonly<Record<string, string>>;
+    readonly withinMs: number;
+  },
 ): Promise<Tally> {
-  const { root, env, withinMs } = options;
-  const report = join(root, '.warren/test', `${project}.json`);
+  const { name, root, env, withinMs } = options;
+  const report = join(root, '.warren/test', `${name}.json`);
   await rm(report, { force: true });
   const { code, log } = await run(
-    project,
+    name,
     [
       process.execPath,
       '--experimental-vm-modules',
