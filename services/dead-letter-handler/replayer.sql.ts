@@ -25,6 +25,13 @@ export const replayTask = statement<
         from letter l
        where t.id = l.task_id and t.state = 'dead'
       returning t.id, t.type, t.queue, t.priority, t.generation
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, 'revived', pg_backend_pid(), count(*)
+        from task
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), invited as (
       insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
       select clock_timestamp() + interval '10 s', array[id], array[type], array[queue], array[priority], array[generation]

@@ -16,7 +16,14 @@ export const cancelOne = statement<[taskId: string, auditId: string, actor: stri
          set state = 'cancelled', generation = t.generation + 1, run_at = null, finished_at = clock_timestamp()
         from target g
        where t.id = g.id and t.state = g.state and g.state in ('pending', 'scheduled', 'retrying', 'blocked')
-      returning t.id
+      returning t.id, t.type
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, 'cancelled', pg_backend_pid(), count(*)
+        from cancelled
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), no_longer_due as (
       delete from due d using cancelled c where d.task_id = c.id
     ), asked as (

@@ -33,6 +33,13 @@ export const dispatchDue = statement<[limit: number]>()({
         from locked l
        where t.id = l.id and t.state = l.state and l.next_state <> l.state
       returning t.id, t.state, t.type, t.queue, t.priority, t.generation
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, 'expired', pg_backend_pid(), count(*)
+        from moved where state = 'expired'
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), later as (
       -- Pending with a deadline, or picked for a deadline that an edit moved: look again then.
       update due d

@@ -59,6 +59,13 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.state = 'running'
       returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, state::text, pg_backend_pid(), count(*)
+        from freed where state in ('dead', 'cancelled')
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), history as (
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code, error_message)
       select id, attempt, worker, started_at, at, 'lost', 'WorkerLost', 'worker-lost',
@@ -119,7 +126,14 @@ export const followCancelRequests = statement<[]>()({
          set state = 'cancelled', generation = t.generation + 1, run_at = null, finished_at = clock_timestamp()
         from left_over l
        where t.id = l.id and t.state = l.state and l.state in ('pending', 'scheduled', 'retrying', 'blocked')
-      returning t.id
+      returning t.id, t.type
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, 'cancelled', pg_backend_pid(), count(*)
+        from cancelled
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), no_longer_due as (
       delete from due d using cancelled c where d.task_id = c.id
     )

@@ -18,6 +18,7 @@ import { createAging } from './aging.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
 import { Ingress } from './ingress.ts';
+import { createLedgerAudit } from './ledger-audit.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
 import { createQueueDepths } from './queue-depths.ts';
 import { createReaper } from './reaper.ts';
@@ -33,7 +34,7 @@ const MOST_FORGOTTEN = 5_000;
 /** Makes a producer. */
 export async function createProducer(context: ServiceContext): Promise<Service> {
   const { config, clock, log, random } = context;
-  const { producer, dispatcher, sweeper, reaper, reconciler, aging, lease } = config;
+  const { producer, dispatcher, sweeper, reaper, reconciler, ledger, aging, lease } = config;
   const metrics = createMetrics({ service: 'producer', version: config.worker.codeVersion, withProcess: true });
   let waitingInOutbox = 0;
 
@@ -149,6 +150,10 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           { ...loops, connection: consuming, names, queues, publish: backbone.invite, canPublish },
           reconciler,
         ),
+      },
+      {
+        name: 'ledger audit',
+        part: createLedgerAudit(loops, { intervalMs: ledger.intervalMs, strandedAfterMs: ledger.strandedAfterMs }),
       },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
       { name: 'queue depths', part: createQueueDepths({ ...loops, connection: consuming, names, queues }) },

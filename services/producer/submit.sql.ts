@@ -2,7 +2,7 @@
 import { sql, statement } from '../../shared/postgres/statement.ts';
 
 /**
- * Accepts tasks with their outbox row, all in one statement. A row whose (publisher, type, message id) was accepted
+ * Accepts tasks with their outbox row and their entries in the ledger, all in one statement. A row whose (publisher, type, message id) was accepted
  * before is left out of the answer; `findMessageIds` says what it met. Inserts in key order, so that two batches never
  * deadlock. An array that no row uses is passed as null and costs nothing.
  */
@@ -65,6 +65,13 @@ export const acceptTasks = statement<
        where w.external_id is null or w.id in (select task_id from fresh)
        order by w.id
       returning id, accepted_at, run_at, deadline, state, type, queue, priority
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, 'accepted', pg_backend_pid(), count(*)
+        from accepted
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), waiting as (
       insert into due (task_id, at)
       select id, least(run_at, deadline) from accepted where run_at is not null or deadline is not null order by id

@@ -2,8 +2,8 @@
 import { sql, statement } from '../../shared/postgres/statement.ts';
 
 /**
- * Ends attempts that succeeded. Locks the rows in id order. `finishedClaims` are claims of which nothing runs any more.
- * Answers what it settled: two attempts of one task can meet in a batch, so match on both.
+ * Ends attempts that succeeded, and counts them in the ledger. Locks the rows in id order. `finishedClaims` are claims of
+ * which nothing runs any more. Answers what it settled: two attempts of one task can meet in a batch, so match on both.
  */
 export const settleSucceeded = statement<
   [
@@ -27,19 +27,28 @@ export const settleSucceeded = statement<
          for no key update of t
     ), gone as (
       delete from claims where id = any($5::uuid[])
+    ), settled as (
+      update tasks t
+         set state = 'succeeded', finished_at = clock_timestamp(), result = l.result
+        from locked l
+       where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
+      returning t.id, t.attempt, t.type
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, 'succeeded', pg_backend_pid(), count(*)
+        from settled
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     )
-    update tasks t
-       set state = 'succeeded', finished_at = clock_timestamp(), result = l.result
-      from locked l
-     where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
-    returning t.id, t.attempt`,
+    select id, attempt from settled`,
   columns: { id: 'uuid', attempt: 'int4' },
 });
 
 /**
  * Ends attempts in any other way: each row names the state that it wants. Past its deadline a retry is `dead` instead, and
  * where cancelling was asked for nothing waits again. The same statement writes the attempt's history, what is due, the
- * dead letter and, for what is pending again, the outbox row. Locks the rows in id order.
+ * dead letter, the ledger's entries and, for what is pending again, the outbox row. Locks the rows in id order.
  */
 export const settleOthers = statement<
   [
@@ -92,6 +101,13 @@ export const settleOthers = statement<
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
       returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation
+    ), counted as (
+      insert into ledger_entries as l (hour, type, entry, backend, tasks)
+      select task_hour(id), type, state::text, pg_backend_pid(), count(*)
+        from settled where state in ('dead', 'cancelled')
+       group by 1, 2, 3
+       order by 1, 2, 3
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
     ), history as (
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code,
                             error_message, error_stack, code_version)

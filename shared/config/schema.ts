@@ -178,6 +178,20 @@ export const SCHEMA = {
       600_000,
     ),
   },
+  ledger: {
+    intervalMs: integer(
+      'Milliseconds between two comparisons of the last two hours with the tasks.',
+      5_000,
+      50,
+      600_000,
+    ),
+    strandedAfterMs: integer(
+      'Milliseconds without any change after which a task can be found to have lost the row that stands for it.',
+      60_000,
+      100,
+      DAY_MS,
+    ),
+  },
   aging: {
     intervalMs: integer('Milliseconds between two looks for what has waited too long.', 5_000, 50, 600_000),
     afterMs: integer('Milliseconds of waiting after which a task is invited again at priority 9.', 60_000, 100, DAY_MS),

@@ -42,7 +42,7 @@ export const LETTER_REASONS = {
   maxlen: 'refused, foreign: its queue was full',
   delivery_limit: 'refused, foreign: it was delivered too often',
   unstorable: 'refused, foreign: Postgres takes it only in a reduced form; error_message says why',
-  unknown: 'foreign: it carries no evidence of a death that can be read',
+  unknown: 'foreign: it carries no evidence of a death that can be read; task: its letter was lost and written anew',
 } as const;
 
 /** One of `LETTER_REASONS`. */

@@ -126,6 +126,16 @@ export const METRICS = {
     [label('why', ['queue_empty', 'waited'])],
   ),
   reaped: counter('warren_reaped_attempts_total', 'Attempts taken from workers whose lease lapsed.', []),
+  ledgerDifference: gauge(
+    'warren_ledger_difference',
+    'Of how many tasks, at the least, row or count is wrong, by the last comparisons; each producer shows the same.',
+    [],
+  ),
+  strandedRows: counter(
+    'warren_stranded_rows_total',
+    'Tasks that the audit gave a row which they had lost, by which it was.',
+    [label('kind', ['due', 'claim', 'dead_letter'])],
+  ),
   roundFailures: counter('warren_round_failures_total', 'Rounds of a background role that failed.', [{ name: 'loop' }]),
   // Dead letters.
   deadLetters: counter('warren_dead_letters_total', 'Dead letters recorded, by reason.', [{ name: 'reason' }]),

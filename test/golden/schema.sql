@@ -1,6 +1,7 @@
 -- The schema after all migrations, for reading and for comparing. Written by `make golden`; it is not meant to be run.
 
 create type task_state as enum ('pending', 'scheduled', 'blocked', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired');
+create function task_hour(id uuid) returns integer language sql; -- source md5 b6713342e74f19ec947f55622eb12c76
 create function uuid_v7() returns uuid language sql; -- source md5 9bd290949ffd22c04a6664ec3c6c4e98
 
 create table attempts;
@@ -112,6 +113,29 @@ create table leases with (fillfactor=50);
   cpu_fraction real not null default 0
   memory_bytes bigint not null default 0
   constraint leases_pkey PRIMARY KEY (worker)
+
+create table ledger_audits;
+  hour integer not null
+  type text not null
+  succeeded bigint not null
+  dead bigint not null
+  cancelled bigint not null
+  expired bigint not null
+  in_progress bigint not null
+  difference bigint not null
+  compared_at timestamp with time zone not null default clock_timestamp()
+  constraint ledger_audits_pkey PRIMARY KEY (hour, type)
+  CREATE INDEX ledger_audits_differing ON ledger_audits USING btree (hour) WHERE (difference <> 0);
+
+create table ledger_entries with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+  hour integer not null
+  type text not null
+  entry text not null
+  backend integer not null
+  tasks bigint not null
+  constraint ledger_entries_entry_check CHECK ((entry = ANY (ARRAY['accepted'::text, 'succeeded'::text, 'dead'::text, 'revived'::text, 'cancelled'::text, 'expired'::text, 'retired'::text])))
+  constraint ledger_entries_pkey PRIMARY KEY (hour, type, entry, backend)
+  CREATE INDEX ledger_entries_unfolded ON ledger_entries USING btree (hour) WHERE (backend <> 0);
 
 create table message_ids;
   publisher text not null

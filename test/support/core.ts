@@ -61,7 +61,7 @@ export interface NewTask {
   readonly invitedAt?: string;
 }
 
-/** Adds a task, with the row of `due` that stands beside it. Returns its id. */
+/** Adds a task, with the row of `due` that stands beside it and its entry in the ledger. Returns its id. */
 export async function addTask(db: Database, task: NewTask = {}): Promise<string> {
   const id = task.id ?? newId();
   const runAt = task.runAt ?? 'null';
@@ -72,7 +72,11 @@ export async function addTask(db: Database, task: NewTask = {}): Promise<string>
                                 run_at, deadline, invited_at)
              values ($1::uuid, $2::task_state, $3, $4, $5, $10, $6, $7, $8, $9, '{}', ${runAt}, ${deadline},
                      ${task.invitedAt ?? 'clock_timestamp()'})
-             returning id, run_at, deadline)
+             returning id, type, run_at, deadline),
+           counted as (
+             insert into ledger_entries as l (hour, type, entry, backend, tasks)
+             select task_hour(id), type, 'accepted', pg_backend_pid(), 1 from made
+             on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks)
            insert into due (task_id, at)
            select id, least(run_at, deadline) from made where run_at is not null or deadline is not null`,
     values: [
@@ -95,8 +99,13 @@ export async function addTask(db: Database, task: NewTask = {}): Promise<string>
 export async function addTasks(db: Database, count: number): Promise<string[]> {
   const ids = Array.from({ length: count }, () => newId() as string);
   await db.query({
-    text: `insert into tasks (id, state, max_attempts, priority, type, queue, input, invited_at)
-           select id, 'pending', 3, 4, 'test.noop', 'default', '{}', clock_timestamp() from unnest($1::uuid[]) id`,
+    text: `with made as (
+             insert into tasks (id, state, max_attempts, priority, type, queue, input, invited_at)
+             select id, 'pending', 3, 4, 'test.noop', 'default', '{}', clock_timestamp() from unnest($1::uuid[]) id
+             returning id, type)
+           insert into ledger_entries as l (hour, type, entry, backend, tasks)
+           select task_hour(id), type, 'accepted', pg_backend_pid(), count(*) from made group by 1, 2 order by 1, 2
+           on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks`,
     values: [`{${ids.join(',')}}`],
   });
   return ids;

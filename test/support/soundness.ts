@@ -1,11 +1,12 @@
 /** Compares what a fleet says of its tasks with what their handlers wrote down. */
 import { expect } from '@jest/globals';
 import type { Fleet } from './fleet.ts';
+import { expectBalance } from './ledger.ts';
 
 /**
  * Expects that no attempt started twice, that attempt numbers of each task rise without holes, that every attempt that did
- * not succeed is in the history once, and that a task that succeeded ended in its last attempt alone, unless an earlier
- * attempt was lost after it was through.
+ * not succeed is in the history once, that a task that succeeded ended in its last attempt alone, unless an earlier
+ * attempt was lost after it was through, and that the ledger balances.
  */
 export async function expectSoundHistory(fleet: Fleet): Promise<void> {
   const [tasks, attempts] = [await fleet.tasks(), await fleet.attempts()];
@@ -27,6 +28,7 @@ export async function expectSoundHistory(fleet: Fleet): Promise<void> {
     }
   }
   expect(faults).toEqual([]);
+  await expectBalance(fleet.database.database);
 }
 
 const numberOf = ({ attempt }: { readonly attempt: number }): number => attempt;

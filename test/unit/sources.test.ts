@@ -162,3 +162,25 @@ test('no source of the product is longer than what one can read', () => {
   const long = product.filter((path) => readSource(path).split('\n').length > 400);
   expect(long).toEqual([]);
 });
+
+test('what accepts a task, ends it or lets it live again counts that in the ledger in the same statement', () => {
+  const statements = product
+    .filter((path) => path.endsWith('.sql.ts'))
+    .flatMap((path) => [...readSource(path).matchAll(/name: '(\w+)',\s*text: sql`([^`]*)`/g)])
+    .map(([, name = '', text = '']) => ({ name, text }));
+  // A check of the table holds finished_at to the state: whoever writes the one changes the other.
+  const isCounting = /\binsert into ledger_entries\b/;
+  const isCause = /\binsert into tasks\b|\bupdate tasks\b[^;]*?\bfinished_at = /;
+  const causes = statements.filter(({ text }) => isCause.test(text));
+  expect(causes.map(({ name }) => name).toSorted()).toEqual([
+    'accept_tasks',
+    'cancel_one',
+    'dispatch_due',
+    'follow_cancel_requests',
+    'reap_orphans',
+    'replay_task',
+    'settle_others',
+    'settle_succeeded',
+  ]);
+  expect(causes.filter(({ text }) => !isCounting.test(text))).toEqual([]);
+});
