@@ -21,7 +21,7 @@ export type ExitCode = (typeof EXIT_CODES)[keyof typeof EXIT_CODES];
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT_CODES, string>> = {
   ok: 'done',
   failed:
-    'what was asked about failed: task dead, cancelled or expired with --wait; nothing of that id; a check failed',
+    'what was asked about failed: task dead, cancelled or expired with --wait; nothing of that id; a check failed; the ledger differs',
   usage: 'the command line is wrong',
   badData: 'the data was refused: input, task type, queue',
   unreachable: 'the service, broker or database does not answer',

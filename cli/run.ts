@@ -14,6 +14,7 @@ import { addDoctorCommand } from './doctor.ts';
 import { EXIT_CODES, renderExitCodes } from './exit-codes.ts';
 import type { ExitCode } from './exit-codes.ts';
 import type { CliIo } from './io.ts';
+import { addLedgerCommand } from './ledger.ts';
 import { addMigrateCommand } from './migrate.ts';
 import { painterFor } from './render.ts';
 import { renderProblem, renderProblemJson } from './render-problem.ts';
@@ -79,6 +80,7 @@ export function createProgram(io: CliIo, exitWith: (code: ExitCode) => void): Co
     });
   addTaskCommands(program, act, io.clock);
   addDeadCommands(program, act, io.clock);
+  addLedgerCommand(program, act, io.clock);
   addDevCommand(program, act);
   addDoctorCommand(program, act);
   addMigrateCommand(program, act);
@@ -92,6 +94,7 @@ const EXAMPLES = `  warren dev --tasks ./dist/examples/tasks/report-csv.js     s
   warren task submit report.csv --input '{"rows": 10}' --wait
   warren task list --state dead --json
   warren dead list
+  warren ledger --by type
   warren doctor`;
 
 /** Every command under `command`, groups and leaves. */

@@ -1,5 +1,6 @@
 /** The APIs as their own schemas describe them, without a server, a broker or a database. */
 import { addDeadLetterRoutes } from '../../services/dead-letter-handler/http/dead-letters.routes.ts';
+import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import type { TaskRoutesDeps } from '../../services/producer/http/tasks.routes.ts';
 import type { Role } from '../../shared/config/format.ts';
@@ -48,7 +49,10 @@ export interface Api {
 
 /** The Task API of the producer. */
 export async function describeTaskApi(): Promise<Api> {
-  return await describe('Warren Task API', (app, metrics) => registerTaskRoutes(app, taskDeps(metrics)));
+  return await describe('Warren Task API', (app, metrics) => {
+    registerTaskRoutes(app, taskDeps(metrics));
+    registerLedgerRoutes(app, { db: { query: never }, clock: systemClock });
+  });
 }
 
 /** The Dead Letter API of the dead-letter-handler. */

@@ -123,6 +123,8 @@ export function createLedgerAudit(deps: LedgerAuditDeps, options: LedgerAuditOpt
     const [sum] = await run(db, sumDifferences);
     metrics.ledgerDifference.set(sum?.difference ?? 0);
   };
+  // Shown as 0 from the start: an increase from nothing is none to Prometheus.
+  for (const kind of ['due', 'claim', 'dead_letter'] as const) metrics.strandedRows.add(0, kind);
   return new Loop({ ...deps, round }, { name: 'ledger audit', intervalMs: options.intervalMs });
 }
 

@@ -16,6 +16,7 @@ import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { createAging } from './aging.ts';
 import { createDispatcher } from './dispatcher.ts';
+import { registerLedgerRoutes } from './http/ledger.routes.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
 import { Ingress } from './ingress.ts';
 import { createLedgerAudit } from './ledger-audit.ts';
@@ -93,15 +94,10 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
             waitingInOutbox < producer.outboxMaxRows ? undefined : 'is full: RabbitMQ has been away for long',
         },
       ],
-      addRoutes: (app) =>
-        registerTaskRoutes(app, {
-          db,
-          log,
-          catalog,
-          metrics,
-          limits,
-          submit,
-        }),
+      addRoutes: (app) => {
+        registerTaskRoutes(app, { db, log, catalog, metrics, limits, submit });
+        registerLedgerRoutes(app, { db, clock });
+      },
     },
     {
       host: config.http.host,

@@ -9,6 +9,7 @@ import { announceTypes } from '../../shared/tasks/announce.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { Submitter } from '../../services/producer/submit.ts';
 import { openDatabase } from './database.ts';
@@ -76,7 +77,7 @@ export async function openTaskApi(
       log,
       checks: [],
       metrics,
-      addRoutes: (app) =>
+      addRoutes: (app) => {
         registerTaskRoutes(app, {
           db: db.database,
           log,
@@ -84,7 +85,9 @@ export async function openTaskApi(
           metrics,
           limits: DEFAULT_LIMITS,
           submit: async (submission) => await submitter.submit(submission),
-        }),
+        });
+        registerLedgerRoutes(app, { db: db.database, clock: systemClock });
+      },
     },
     {
       host: '127.0.0.1',

@@ -19,6 +19,14 @@ export const pika: Tool = {
 /** curl. */
 export const curl: Tool = { name: 'curl', path: answers('curl', ['--version']) ? 'curl' : undefined };
 
+/** Prometheus's promtool: `WARREN_TEST_PROMTOOL`, else the one on the path. */
+export const promtool: Tool = {
+  name: 'promtool',
+  path: [process.env['WARREN_TEST_PROMTOOL'], 'promtool'].find(
+    (path) => path !== undefined && answers(path, ['--version']),
+  ),
+};
+
 /** Declares a test that needs a tool; `run` gets its path. Where the tool is absent the test is skipped, and its name says why. */
 export function testWith(tool: Tool, name: string, run: (path: string) => Promise<void>, withinMs = 5_000): void {
   const { path } = tool;

@@ -114,12 +114,14 @@ export const taskPage = z.object({
 });
 
 const INSTANT = 'must be an RFC 3339 instant with an offset, such as 2030-01-31T12:00:00Z';
-const queryInstant = z
+/** An instant of a query. */
+export const queryInstant = z
   .string()
   .refine((text) => parseInstant(text) !== undefined, INSTANT)
   .transform((text) => parseInstant(text) as Date)
   .optional();
-const queryText = z
+/** A name of a query. */
+export const queryText = z
   .string()
   .min(1)
   .max(255)
