@@ -1,25 +1,15 @@
 /** Every statement of the product is right about the migrated database: parameters, columns, types, nullability. */
-import { readFile, readdir } from 'node:fs/promises';
-import { join, relative } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { sql } from '../../shared/postgres/statement.ts';
-import type { Columns, Statement } from '../../shared/postgres/statement.ts';
 import { openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { openDescriber } from '../support/describe-statement.ts';
 import type { DescribedStatement } from '../support/describe-statement.ts';
-import { isParameterFitting, parameterTypesOf } from '../support/statement-source.ts';
+import { findStatementFiles } from '../support/product-statements.ts';
+import type { AnyStatement } from '../support/product-statements.ts';
+import { isParameterFitting, parametersOf } from '../support/statement-source.ts';
 
-type AnyStatement = Statement<readonly unknown[], Columns>;
-
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const files: string[] = [];
-for (const folder of ['cli', 'services', 'shared']) {
-  for (const entry of await readdir(join(root, folder), { recursive: true })) {
-    if (entry.endsWith('.sql.ts')) files.push(join(root, folder, entry));
-  }
-}
+const files = await findStatementFiles();
 
 let db: TestDatabase;
 let describer: Awaited<ReturnType<typeof openDescriber>>;
@@ -32,10 +22,8 @@ afterAll(async () => {
   await db[Symbol.asyncDispose]();
 });
 
-test.each(files.toSorted().map((file) => [relative(root, file), file]))('%s fits the database', async (_name, file) => {
-  const source = await readFile(file, 'utf8');
-  const module = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
-  const statements = Object.values(module).filter((member) => isStatement(member));
+test.each(files.map((file) => [file.path, file] as const))('%s fits the database', async (_path, file) => {
+  const { source, statements } = file;
   expect(statements.length).toBe(source.match(/\bstatement</g)?.length);
   const faults: string[] = [];
   for (const declared of statements) faults.push(...(await check(declared, source)));
@@ -73,7 +61,7 @@ async function check(declared: AnyStatement, source: string): Promise<readonly s
 }
 
 function parameterFaults(name: string, source: string, { params }: DescribedStatement): readonly string[] {
-  const types = parameterTypesOf(source, name);
+  const types = parametersOf(source, name)?.map(({ type }) => type);
   if (types === undefined) return [`${name}: its parameters are not written as a tuple`];
   const faults: string[] = [];
   if (types.length !== params.length) {
@@ -104,8 +92,4 @@ function columnFaults({ name, text, columns }: AnyStatement, found: DescribedSta
     if (column.isNullable === false && type.endsWith('?') && !hasOuterJoin) return say(`${column.name} and never null`);
     return [];
   });
-}
-
-function isStatement(member: unknown): member is AnyStatement {
-  return typeof member === 'object' && member !== null && 'text' in member && 'name' in member && 'columns' in member;
 }

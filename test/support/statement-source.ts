@@ -1,7 +1,15 @@
-/** Reads the parameter types of a statement from its source: they are types, so nothing of them is left at run time. */
+/** Reads the parameters of a statement from its source: they are types, so nothing of them is left at run time. */
 
-/** TypeScript types of the parameters of the statement that is named `name`, such as `readonly string[]`; `undefined` if not found. */
-export function parameterTypesOf(source: string, name: string): readonly string[] | undefined {
+/** A parameter as it is written. */
+export interface WrittenParameter {
+  /** Empty where it has none. */
+  readonly name: string;
+  /** Its TypeScript type, such as `readonly string[]`. */
+  readonly type: string;
+}
+
+/** The parameters of the statement that is named `name`; `undefined` if not found. */
+export function parametersOf(source: string, name: string): readonly WrittenParameter[] | undefined {
   const end = source.indexOf(`name: '${name}'`);
   const start = source.lastIndexOf('statement<', end);
   if (end < 0 || start < 0) return undefined;
@@ -10,7 +18,10 @@ export function parameterTypesOf(source: string, name: string): readonly string[
     ? written
     : (new RegExp(`type ${written} = (\\[[^;]*\\]);`).exec(source)?.[1] ?? '');
   if (!tuple.startsWith('[')) return undefined;
-  return splitAtTopLevel(tuple.slice(1, -1)).map((element) => element.replace(/^\w+\??:\s*/, ''));
+  return splitAtTopLevel(tuple.slice(1, -1)).map((element) => {
+    const [, label = ''] = /^(\w+)\??:\s/.exec(element) ?? [];
+    return { name: label, type: element.replace(/^\w+\??:\s*/, '') };
+  });
 }
 
 /** True where Postgres takes what the TypeScript type holds, or where the type is not one that we know. */
