@@ -4,6 +4,7 @@ import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
+import type { Clock } from '../../shared/time/clock.ts';
 import { storeProgress } from './progress.sql.ts';
 
 interface Word {
@@ -18,19 +19,22 @@ const MOST_AT_ONCE = 500;
 /** Gathers progress and stores it. Losing a word in an outage does no harm: the next one follows. */
 export class Progress implements Part {
   readonly #db: Database;
+  readonly #clock: Clock;
   readonly #loop: Loop;
   readonly #words = new Map<string, Word>();
 
   constructor(deps: Omit<LoopDeps, 'round'> & { readonly db: Database }) {
     this.#db = deps.db;
+    this.#clock = deps.clock;
     this.#loop = new Loop(
       { ...deps, round: async () => await this.#store() },
       { name: 'progress', intervalMs: STORE_EVERY_MS },
     );
   }
 
-  /** Takes a word. Called by handlers as often as they like. */
+  /** Takes a word. Called by handlers as often as they like, also by one that was abandoned while its successor runs here. */
   say(taskId: string, attempt: number, fraction: number, step: string | undefined): void {
+    if ((this.#words.get(taskId)?.attempt ?? 0) > attempt) return;
     this.#words.set(taskId, { attempt, fraction, step });
   }
 
@@ -40,7 +44,8 @@ export class Progress implements Part {
 
   async stop(deadlineMs: number): Promise<void> {
     await this.#loop.stop(deadlineMs);
-    await this.#store();
+    // A handler that was abandoned may go on to speak: the deadline bounds how long it is listened to.
+    while ((await this.#store()) && this.#clock.monotonicMs() < deadlineMs);
   }
 
   async #store(): Promise<boolean> {
