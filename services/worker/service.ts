@@ -1,6 +1,7 @@
 /** The worker: wires its parts, starts and stops them in order. */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
@@ -63,7 +64,11 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       metrics.breakerOpen.set(state === 'closed' ? 0 : 1, breaker);
       log.warn('breaker changed', { breaker, state });
     },
-    onLateCompletion: (breaker) => log.warn('call ended after its timeout', { breaker }),
+    onProbeFailed: (breaker, thrown) => log.warn('breaker probe failed', { breaker, err: toError(thrown) }),
+    onLateCompletion: (breaker) => {
+      metrics.breakerLateCompletions.add(1, breaker);
+      log.warn('call ended after its timeout', { breaker });
+    },
   });
   const book = new ClaimBook();
   const tempDirs = new TempDirs(

@@ -113,9 +113,7 @@ class WorkerLine {
 
   async breaker<T>(name: string, fn: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const answer = await this.#ask((id) => ({ kind: 'breakerAsked', id, name }));
-    if (answer.kind === 'breakerOpen') {
-      throw new WarrenError('breaker-open', { breaker: name, delayMs: answer.delayMs });
-    }
+    if (answer.kind === 'breakerOpen') throw refusalOf(name, answer.delayMs);
     if (answer.kind !== 'breakerLetThrough') throw new WarrenError('internal', { reason: answer.kind });
     const { id } = answer;
     const controller = new AbortController();
@@ -125,7 +123,10 @@ class WorkerLine {
       this.say({ kind: 'breakerCallEnded', id, failed: false });
       return value;
     } catch (thrown) {
-      this.say({ kind: 'breakerCallEnded', id, failed: isDependencyFailure(thrown) });
+      const failed = isDependencyFailure(thrown);
+      if (!failed) this.say({ kind: 'breakerCallEnded', id, failed });
+      const meaning = failed ? await this.#say(id, { kind: 'breakerCallEnded', id, failed }) : undefined;
+      if (meaning?.kind === 'breakerOpen') throw refusalOf(name, meaning.delayMs, thrown);
       throw thrown;
     } finally {
       this.#calls.delete(id);
@@ -143,9 +144,14 @@ class WorkerLine {
 
   #ask(question: (id: number) => FromThread): Promise<ToThread> {
     const id = (this.#lastId += 1);
+    return this.#say(id, question(id));
+  }
+
+  /** Says what is answered under `id`. */
+  #say(id: number, question: FromThread): Promise<ToThread> {
     return new Promise((resolve) => {
       this.#answers.set(id, resolve);
-      this.say(question(id));
+      this.say(question);
     });
   }
 
@@ -163,4 +169,8 @@ class WorkerLine {
     this.#answers.get(message.id)?.(message);
     this.#answers.delete(message.id);
   }
+}
+
+function refusalOf(breaker: string, delayMs: number, cause?: unknown): WarrenError {
+  return new WarrenError('breaker-open', { breaker, delayMs }, cause);
 }

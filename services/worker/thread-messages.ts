@@ -27,7 +27,10 @@ export type FromThread =
     }
   | { readonly kind: 'tempDirAsked'; readonly id: number }
   | { readonly kind: 'breakerAsked'; readonly id: number; readonly name: string }
-  /** The call that a breaker let through has ended. `failed` only where that speaks against the dependency. */
+  /**
+   * The call that a breaker let through has ended. `failed` only where that speaks against the dependency: then the answer is
+   * what it means for the caller, `breakerOpen` or `breakerCallFailed`.
+   */
   | { readonly kind: 'breakerCallEnded'; readonly id: number; readonly failed: boolean };
 
 /** To the thread. */
@@ -36,5 +39,6 @@ export type ToThread =
   | { readonly kind: 'tempDir'; readonly id: number; readonly path: string | undefined; readonly reason: string }
   | { readonly kind: 'breakerLetThrough'; readonly id: number }
   | { readonly kind: 'breakerOpen'; readonly id: number; readonly delayMs: number }
+  | { readonly kind: 'breakerCallFailed'; readonly id: number }
   /** The breaker's call timeout passed. */
   | { readonly kind: 'breakerCallLate'; readonly id: number };

@@ -157,6 +157,8 @@ class ThreadSpeaker {
   readonly #port: MessagePort;
   readonly #ctx: AttemptContext;
   readonly #calls = new Map<number, (failed: boolean) => void>();
+  /** What the failure of a call behind a breaker means for it. */
+  readonly #meanings = new Map<number, Promise<ToThread>>();
 
   constructor(port: MessagePort, ctx: AttemptContext) {
     this.#port = port;
@@ -192,11 +194,18 @@ class ThreadSpeaker {
         void this.#tempDir(message.id);
         return;
       case 'breakerAsked':
-        void this.#breaker(message.id, message.name);
+        this.#meanings.set(message.id, this.#breaker(message.id, message.name));
         return;
       case 'breakerCallEnded':
-        this.#calls.get(message.id)?.(message.failed);
+        void this.#endCall(message.id, message.failed);
     }
+  }
+
+  async #endCall(id: number, failed: boolean): Promise<void> {
+    const meaning = this.#meanings.get(id);
+    this.#meanings.delete(id);
+    this.#calls.get(id)?.(failed);
+    if (failed && meaning !== undefined) this.#say(await meaning);
   }
 
   async #tempDir(id: number): Promise<void> {
@@ -207,21 +216,27 @@ class ThreadSpeaker {
     }
   }
 
-  /** The breaker is the process's, the call the thread's: what the breaker calls here waits for the call there. */
-  async #breaker(id: number, name: string): Promise<void> {
+  /** The breaker is the process's, the call the thread's: what the breaker calls here waits for the call there. Never rejects. */
+  async #breaker(id: number, name: string): Promise<ToThread> {
+    let isLetThrough = false;
     try {
       await this.#ctx.breaker(name, async (signal) => {
         signal.addEventListener('abort', () => this.#say({ kind: 'breakerCallLate', id }));
+        isLetThrough = true;
         this.#say({ kind: 'breakerLetThrough', id });
         const failed = await new Promise<boolean>((resolve) => this.#calls.set(id, resolve));
         if (failed) throw new WarrenError('internal', { breaker: name });
       });
     } catch (thrown) {
-      if (!isWarrenError(thrown, 'breaker-open')) return; // the thread knows how its own call ended
-      this.#say({ kind: 'breakerOpen', id, delayMs: Number(thrown.facts['delayMs']) });
+      if (isWarrenError(thrown, 'breaker-open')) {
+        const refusal = { kind: 'breakerOpen', id, delayMs: Number(thrown.facts['delayMs']) } as const;
+        if (!isLetThrough) this.#say(refusal);
+        return refusal;
+      }
     } finally {
       this.#calls.delete(id);
     }
+    return { kind: 'breakerCallFailed', id }; // the thread knows how
   }
 
   #say(message: ToThread): void {

@@ -115,6 +115,11 @@ export const METRICS = {
   leaseRenewals: counter('warren_lease_renewals_total', 'Renewals of the lease, by answer.', [
     label('answer', ['renewed', 'lost', 'failed']),
   ]),
+  breakerLateCompletions: counter(
+    'warren_breaker_late_completions_total',
+    'Calls behind a circuit breaker that succeeded after their timeout had been answered: their effect happened all the same.',
+    [{ name: 'breaker' }],
+  ),
   breakerOpen: gauge('warren_breaker_open', '1 while the circuit breaker is open.', [{ name: 'breaker' }]),
   // Roles beside the hot path.
   duePending: counter('warren_due_total', 'Tasks whose time came, by what became of them.', [

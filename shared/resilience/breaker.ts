@@ -38,6 +38,8 @@ export interface BreakersDeps {
   readonly isFailure: (thrown: unknown) => boolean;
   /** A breaker changed its state. */
   readonly onState?: (name: string, state: BreakerState) => void;
+  /** The one call that a half-open breaker lets through failed. Its caller is told `breaker-open`, so this error is seen here only. */
+  readonly onProbeFailed?: (name: string, thrown: unknown) => void;
   /** A call ended after its timeout had been answered: its effect may have happened all the same. */
   readonly onLateCompletion?: (name: string) => void;
 }
@@ -69,9 +71,10 @@ export class Breakers {
   }
 
   /**
-   * Calls `fn` unless the breaker `name` is open. Throws what `fn` throws; `breaker-open` with `delayMs`, the rest of the
-   * reset timeout plus jitter, where it was not called; an error with code `ETIMEDOUT` after `callTimeoutMs`.
-   * `fn`'s signal aborts at that timeout and with `outer`.
+   * Calls `fn` unless the breaker `name` is open. Throws what `fn` throws; an error with code `ETIMEDOUT` after
+   * `callTimeoutMs`; `breaker-open` with `delayMs`, the rest of the reset timeout plus jitter, where it was not called, or
+   * was called as the probe of a half-open breaker and failed: an outage of many probes must not be paid for by those few
+   * that happen to make them. `fn`'s signal aborts at that timeout and with `outer`.
    */
   async run<T>(name: string, fn: (signal: AbortSignal) => Promise<T>, outer?: AbortSignal): Promise<T> {
     const entry = this.#entry(name);
@@ -80,16 +83,19 @@ export class Breakers {
     const passOn = (): void => inner.abort(outer?.reason);
     if (outer?.aborted === true) passOn();
     outer?.addEventListener('abort', passOn, { once: true });
+    const isProbe = circuit.pendingClose;
     try {
       if (circuit.opened) throw this.#refusal(name, entry);
       return (await circuit.fire(fn, inner.signal, outer)) as T;
     } catch (thrown) {
       // A handler that calls in a tight loop must not keep the timers from running: they half-open the breaker.
       await setImmediate();
-      if (!CircuitBreaker.isOurError(toObject(thrown))) throw thrown;
-      if (codeOfOurs(thrown) === 'EOPENBREAKER') throw this.#refusal(name, entry);
-      inner.abort(thrown);
-      throw thrown;
+      const isOurs = CircuitBreaker.isOurError(toObject(thrown));
+      if (isOurs && codeOfOurs(thrown) === 'EOPENBREAKER') throw this.#refusal(name, entry);
+      if (isOurs) inner.abort(thrown);
+      if (!isProbe || outer?.aborted === true || !(isOurs || this.#deps.isFailure(thrown))) throw thrown;
+      this.#deps.onProbeFailed?.(name, thrown);
+      throw this.#refusal(name, entry, thrown);
     } finally {
       outer?.removeEventListener('abort', passOn);
     }
@@ -121,8 +127,11 @@ export class Breakers {
   }
 
   #forget(name: string): void {
-    this.#entries.get(name)?.circuit.shutdown();
+    const circuit = this.#entries.get(name)?.circuit;
+    const wasClosed = circuit === undefined || circuit.closed;
+    circuit?.shutdown();
     this.#entries.delete(name);
+    if (!wasClosed) this.#deps.onState?.(name, 'closed'); // the next call by that name is let through
   }
 
   #make(name: string): Entry {
@@ -160,12 +169,12 @@ export class Breakers {
     return entry;
   }
 
-  #refusal(name: string, entry: Entry): WarrenError {
+  #refusal(name: string, entry: Entry, cause?: unknown): WarrenError {
     const { resetTimeoutMs } = this.#options;
     const restMs = entry.openedAtMs + resetTimeoutMs - this.#deps.clock.monotonicMs();
     // Half-open: the one probe is under way. Spread over a whole reset time, the waiting do not come back as one herd.
     const delayMs = Math.ceil(Math.max(restMs, resetTimeoutMs / 10) + this.#deps.random() * resetTimeoutMs);
-    return new WarrenError('breaker-open', { breaker: name, delayMs });
+    return new WarrenError('breaker-open', { breaker: name, delayMs }, cause);
   }
 }
 

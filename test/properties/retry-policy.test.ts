@@ -29,7 +29,7 @@ test('with the same draw, a later failure never waits less', () => {
   );
 });
 
-test('L1: the retries of ten thousand that fail together are spread evenly over their window', () => {
+test('the retries of ten thousand that fail together are spread evenly over their window', () => {
   let state = 42;
   const random = (): number => (state = (state * 1_103_515_245 + 12_345) % 2 ** 31) / 2 ** 31;
   const buckets = new Map<number, number>();

@@ -10,6 +10,7 @@ import { defineTask } from '../../shared/tasks/define-task.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
+import type { RetryPolicy } from '../../shared/tasks/retry-policy.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { addTask, openWorker, partDeps, rows } from './core.ts';
 import type { NewTask, TestWorker } from './core.ts';
@@ -26,6 +27,7 @@ export interface TestIntakeOptions {
   readonly localWaitMs?: number;
   /** Default: no delivery is acked at its claim. */
   readonly mostUnansweredMs?: number;
+  readonly retry?: Partial<RetryPolicy>;
 }
 
 /** A worker that takes deliveries. */
@@ -55,7 +57,8 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
   const { db, backbone } = work;
   const types = new Map<string, TaskType>();
   for (const name of Object.keys(options.handlers)) {
-    types.set(name, defineTask({ name, input: z.unknown(), run: () => undefined }) as unknown as TaskType);
+    const { retry = {} } = options;
+    types.set(name, defineTask({ name, input: z.unknown(), run: () => undefined, retry }) as unknown as TaskType);
   }
   const worker = await openWorker(db);
   const invite = async (row: OutboxRow): Promise<boolean> => await backbone.inviter.invite(row);

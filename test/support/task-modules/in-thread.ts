@@ -80,8 +80,9 @@ export const calls = defineTask({
   ...parts,
   name: 'thread.calls',
   run: (input, ctx) =>
-    ctx.breaker('dependency', async () => {
+    ctx.breaker('dependency', async (signal) => {
       await sleep(1);
+      if (input === 'hang') await sleep(60_000, undefined, { signal });
       if (input === 'fail') throw new Error('refused');
       if (input === 'wrong') throw new NonRetryable('404');
       return 'called';

@@ -3,6 +3,7 @@ import { describe, expect, test } from '@jest/globals';
 import { newId } from '../../../../shared/tasks/ids.ts';
 import type { Outcome } from '../../../../shared/tasks/outcome.ts';
 import * as types from '../../../support/task-modules/in-thread.ts';
+import { eventually } from '../../../support/eventually.ts';
 import { openRunner } from '../../../support/runner.ts';
 import type { TestRunner } from '../../../support/runner.ts';
 
@@ -116,6 +117,19 @@ test('breakers are the process’s own, also for calls in threads', async () => 
   for (let round = 0; round < 3; round += 1) expect((await runner.run(types.calls, 'fail')).kind).toBe('failed');
   expect(runner.breakers.states()).toEqual(new Map([['dependency', 'open']]));
   expect(await runner.run(types.calls, 'ok')).toMatchObject({ kind: 'deferred', why: 'breaker' });
+});
+
+test('a probe from a thread that fails, or takes too long, is deferred too, and the next one closes the breaker', async () => {
+  await using runner = await open({}, { volumeThreshold: 1, resetTimeoutMs: 20, callTimeoutMs: 200 });
+  const isHalfOpen = (): void => expect(runner.breakers.states().get('dependency')).toBe('half-open');
+  expect((await runner.run(types.calls, 'fail')).kind).toBe('failed');
+  for (const input of ['fail', 'hang']) {
+    await eventually(isHalfOpen);
+    expect(await runner.run(types.calls, input)).toMatchObject({ kind: 'deferred', why: 'breaker' });
+  }
+  await eventually(isHalfOpen);
+  expect(valueOf(await runner.run(types.calls, 'ok'))).toBe('called');
+  expect(runner.breakers.states().get('dependency') ?? 'closed').toBe('closed');
 });
 
 test('a type whose module no longer exports it fails, and does not hang', async () => {

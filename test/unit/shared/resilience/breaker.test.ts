@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, expect, test } from '@jest/globals';
 import { codeOf, toError } from '../../../../shared/errors/to-error.ts';
 import { Breakers, DEFAULT_BREAKER } from '../../../../shared/resilience/breaker.ts';
@@ -76,7 +77,16 @@ describe('a breaker', () => {
     ).rejects.toThrow('sync');
   });
 
-  test('L3: closes after every outage, over 40 cycles of 20 failures at once', async () => {
+  test('stays closed when the very first call takes too long, and below its volume whatever takes too long', async () => {
+    using breakers = open({ volumeThreshold: 5, callTimeoutMs: 5 });
+    const hang = (): Promise<never> => new Promise(() => undefined);
+    for (let call = 1; call < 5; call += 1) expect(await codeOfRun(breakers, hang)).toBe('ETIMEDOUT');
+    expect(breakers.states().get('smtp')).toBe('closed');
+    expect(await codeOfRun(breakers, hang)).toBe('ETIMEDOUT');
+    expect(breakers.states().get('smtp')).toBe('open');
+  });
+
+  test('closes after every outage, over 200 cycles of 100 failures at once', async () => {
     using breakers = open({ volumeThreshold: 5, resetTimeoutMs: 5 });
     const dependency: Dependency = { isUp: false, calls: 0 };
     const call = async (): Promise<void> => {
@@ -84,9 +94,9 @@ describe('a breaker', () => {
       await systemClock.sleep(0);
       if (!dependency.isUp) throw new Error('down');
     };
-    for (let cycle = 0; cycle < 40; cycle += 1) {
+    for (let cycle = 0; cycle < 200; cycle += 1) {
       dependency.isUp = false;
-      await Promise.all(Array.from({ length: 20 }, () => codeOfRun(breakers, call)));
+      await Promise.all(Array.from({ length: 100 }, () => codeOfRun(breakers, call)));
       expect(breakers.states().get('smtp')).not.toBe('closed');
       dependency.isUp = true;
       let answer = '';
@@ -94,16 +104,16 @@ describe('a breaker', () => {
         await systemClock.sleep(2);
         answer = await codeOfRun(breakers, call);
       }
-      expect(answer).toBe('ok');
+      expect(answer).toBe('ok'); // within its reset time and 400 ms
       // and stays closed: one failure after the recovery does not open it again
       dependency.isUp = false;
       expect(await codeOfRun(breakers, call)).toBe('down');
       dependency.isUp = true;
       expect(await codeOfRun(breakers, call)).toBe('ok');
     }
-  });
+  }, 30_000);
 
-  test('L7: half-opens although its callers loop without a pause', async () => {
+  test('half-opens although its callers loop without a pause', async () => {
     const states: string[] = [];
     using breakers = open(
       { volumeThreshold: 3, resetTimeoutMs: 20 },
@@ -113,6 +123,34 @@ describe('a breaker', () => {
       await codeOfRun(breakers, refused);
     }
     expect(states).toEqual(['open', 'half-open', 'open', 'half-open']);
+  });
+
+  test('with a hundred callers that loop without a pause, the event loop turns nearly as it does without them', async () => {
+    let callsMade = 0;
+    using breakers = open({ volumeThreshold: 3, resetTimeoutMs: 20 });
+    const lagOf = async (until: () => Promise<unknown>): Promise<number> => {
+      const lag = monitorEventLoopDelay({ resolution: 5 });
+      lag.enable();
+      await until();
+      lag.disable();
+      return lag.percentile(99) / 1e6;
+    };
+    const over = new AbortController();
+    const callAgainAndAgain = async (): Promise<void> => {
+      while (!over.signal.aborted) {
+        await codeOfRun(breakers, refused);
+        callsMade += 1;
+      }
+    };
+    const idleMs = await lagOf(async () => await systemClock.sleep(500));
+    const busyMs = await lagOf(async () => {
+      const callers = Array.from({ length: 100 }, () => callAgainAndAgain());
+      await systemClock.sleep(1_000);
+      over.abort();
+      await Promise.all(callers);
+    });
+    expect(callsMade).toBeGreaterThan(1_000);
+    expect(busyMs - idleMs).toBeLessThan(200);
   });
 
   test('half-open, lets one call through and refuses the others', async () => {
@@ -127,7 +165,7 @@ describe('a breaker', () => {
     expect(await codeOfRun(breakers, () => Promise.resolve())).toBe('ok');
   });
 
-  test('H4: aborts a call at its timeout and counts it when it ends all the same', async () => {
+  test('aborts a call at its timeout and counts it when it ends all the same', async () => {
     const late: string[] = [];
     using breakers = open({ callTimeoutMs: 10 }, { onLateCompletion: (name) => late.push(name) });
     let end: () => void = () => undefined;
@@ -143,11 +181,45 @@ describe('a breaker', () => {
     expect(late).toEqual(['slow']);
   });
 
+  test('does not count a call that heeds its signal as completed late', async () => {
+    const late: string[] = [];
+    using breakers = open({ callTimeoutMs: 10 }, { onLateCompletion: (name) => late.push(name) });
+    const heeds = async (signal: AbortSignal): Promise<void> => {
+      await systemClock.sleep(60_000, signal);
+      signal.throwIfAborted();
+    };
+    await expect(breakers.run('slow', heeds)).rejects.toMatchObject({ code: 'ETIMEDOUT' });
+    await new Promise(setImmediate);
+    expect(late).toEqual([]);
+  });
+
+  test('a probe that fails is refused like any other call while it is open, with its error told', async () => {
+    const failures: string[] = [];
+    const onProbeFailed = (name: string, thrown: unknown): number => failures.push(name, toError(thrown).message);
+    using breakers = open({ volumeThreshold: 1, resetTimeoutMs: 5 }, { onProbeFailed });
+    expect(await codeOfRun(breakers, refused)).toBe('refused');
+    for (let probe = 0; probe < 3; probe += 1) {
+      await halfOpen(breakers);
+      await expect(breakers.run('smtp', refused)).rejects.toMatchObject({
+        code: 'breaker-open',
+        facts: { breaker: 'smtp', delayMs: expect.any(Number) },
+        cause: { message: 'refused' },
+      });
+    }
+    expect(failures).toEqual(['smtp', 'refused', 'smtp', 'refused', 'smtp', 'refused']);
+  });
+
   test('a probe that never answers is bounded, and the next one comes', async () => {
     using breakers = open({ volumeThreshold: 1, resetTimeoutMs: 5, callTimeoutMs: 10 });
     await codeOfRun(breakers, refused);
     await halfOpen(breakers);
-    expect(await codeOfRun(breakers, () => new Promise(() => undefined))).toBe('ETIMEDOUT');
+    let reason: unknown;
+    const hang = async (signal: AbortSignal): Promise<void> => {
+      await systemClock.sleep(60_000, signal);
+      reason = signal.reason;
+    };
+    await expect(breakers.run('smtp', hang)).rejects.toMatchObject({ code: 'breaker-open' });
+    expect(reason).toMatchObject({ code: 'ETIMEDOUT' });
     expect(await codeOfRun(breakers, () => Promise.resolve())).toBe('breaker-open');
     await halfOpen(breakers);
     expect(await codeOfRun(breakers, () => Promise.resolve())).toBe('ok');
@@ -176,5 +248,14 @@ describe('a breaker', () => {
     for (let name = 0; name < 1_200; name += 1) await breakers.run(`user-${name}`, () => Promise.resolve());
     expect(breakers.states().size).toBe(1_000);
     expect(breakers.states().has('user-1199')).toBe(true);
+  });
+
+  test('one that is forgotten while it is open is told to be closed: its next call is let through', async () => {
+    const told: string[] = [];
+    using breakers = open({ volumeThreshold: 1 }, { onState: (name, state) => told.push(`${name} ${state}`) });
+    await codeOfRun(breakers, refused, 'down');
+    for (let name = 0; name < 1_000; name += 1) await breakers.run(`user-${name}`, () => Promise.resolve());
+    expect(told).toEqual(['down open', 'down closed']);
+    expect(await codeOfRun(breakers, () => Promise.resolve(), 'down')).toBe('ok');
   });
 });
