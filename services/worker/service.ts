@@ -99,7 +99,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     { db, clock, log, random, book, invite },
     { maxBatch: MOST_IN_A_BATCH, codeVersion: version },
   );
-  const unstarted = new Unstarted({ db, invite, log }, { maxBatch: MOST_IN_A_BATCH });
+  const unstarted = new Unstarted({ db, clock, invite, log }, { maxBatch: MOST_IN_A_BATCH });
   const leases: Leases = new Leases(
     {
       db,

@@ -7,12 +7,14 @@ import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
+import type { Clock } from '../../shared/time/clock.ts';
 import { deferUnknown, inviteAgain } from './claims.sql.ts';
 import { handBackClaims } from './leases.sql.ts';
 
 /** What it needs. */
 export interface UnstartedDeps {
   readonly db: Database;
+  readonly clock: Clock;
   readonly log: Logger;
   /** Publishes what was made claimable; resolves true with the broker's confirm. Never rejects. */
   readonly invite: (row: OutboxRow) => Promise<boolean>;
@@ -25,6 +27,8 @@ interface Wanted {
 
 /** Milliseconds until a task of an unknown type is invited again: a rolling deployment is soon over, and nothing is spent. */
 const UNKNOWN_AGAIN_MS = 10_000;
+/** Milliseconds before a failure to put off is told: the delivery goes back then, and the broker brings it again at once. */
+const FAILED_AGAIN_MS = 1_000;
 
 /** Puts off, invites again, hands back. */
 export class Unstarted {
@@ -39,9 +43,14 @@ export class Unstarted {
     this.#invitations = new Batcher(async (batch) => await this.#inviteAgain(batch), bounds);
   }
 
-  /** Puts a task of a type that this worker does not know off. Throws while Postgres is away. */
+  /** Puts a task of a type that this worker does not know off. Throws, after a pause, while Postgres is away. */
   async defer(wanted: Wanted): Promise<void> {
-    await this.#deferrals.add(wanted);
+    try {
+      await this.#deferrals.add(wanted);
+    } catch (thrown) {
+      await this.#deps.clock.sleep(FAILED_AGAIN_MS);
+      throw thrown;
+    }
   }
 
   /** Invites a task anew that waits. True once the broker has confirmed, or where it no longer waits; false otherwise. */

@@ -18,8 +18,8 @@ afterAll(async () => await opened[Symbol.asyncDispose]());
 const open = (over = db): Unstarted =>
   new Unstarted(
     {
+      ...partDeps,
       db: over,
-      log: partDeps.log,
       invite: async (row) => {
         invited.push(row);
         return await Promise.resolve(true);

@@ -62,7 +62,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
   }
   const worker = await openWorker(db);
   const invite = async (row: OutboxRow): Promise<boolean> => await backbone.inviter.invite(row);
-  const unstarted = new Unstarted({ db, log: partDeps.log, invite }, { maxBatch: 500 });
+  const unstarted = new Unstarted({ ...partDeps, db, invite }, { maxBatch: 500 });
   const isolation = new Isolation(() => systemClock.monotonicMs());
   const started: string[] = [];
   const settled = new Map<string, Settled>();
