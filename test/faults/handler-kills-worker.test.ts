@@ -22,16 +22,21 @@ test('a handler that kills its process starts five times, then its task is dead,
   await fleet.ended();
 }, 90_000);
 
-test('a task that kills its worker is the only one that dies of it, whoever runs beside it', async () => {
-  await using fleet = await openFleet({ workers: 2, tasks: ['well-behaved', 'ill-behaved'], deadLetterHandlers: 1 });
+test('among 300 good tasks, one that kills its worker is the only one that dies of it, whoever runs beside it', async () => {
+  await using fleet = await openFleet({
+    workers: 2,
+    tasks: ['well-behaved', 'ill-behaved'],
+    deadLetterHandlers: 1,
+    env: { WARREN_WORKER_PREFETCH: '20' },
+  });
   const long = await fleet.submit(...Array.from({ length: 6 }, () => ({ input: { ms: 1_500 } })));
   await eventually(() => expect(fleet.entries()).toHaveLength(6));
   const [poison = ''] = await fleet.submit({ type: 'fault.suicide', maxAttempts: 10, priority: 9 });
-  const short = await fleet.submit(...Array.from({ length: 60 }, () => ({ input: { ms: 20 } })));
+  const short = await fleet.submit(...Array.from({ length: 294 }, () => ({ input: { ms: 20 } })));
   await replaceTheDead(fleet, STARTS.length);
 
   await expectDeath(fleet, poison);
-  expect(await fleet.ended()).toMatchObject({ accepted: 67, succeeded: 66, dead: 1, dropped: 0, letters: 1 });
+  expect(await fleet.ended()).toMatchObject({ accepted: 301, succeeded: 300, dead: 1, dropped: 0, letters: 1 });
   for (const id of [...long, ...short])
     expect(await fleet.task(id)).toMatchObject({ state: 'succeeded', lost_alone: 0 });
   // Somebody did run beside it, or this test shows nothing.

@@ -1,6 +1,8 @@
 /** Handlers that do not end when they are told to. */
 import { expect, test } from '@jest/globals';
+import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
+import { expectSoundHistory } from '../support/soundness.ts';
 
 test('a worker with more handlers that ignore their abort than it may have drains and ends with 75', async () => {
   await using fleet = await openFleet({
@@ -30,4 +32,52 @@ test('a handler that blocks its thread is killed at its timeout, and nobody else
   const blocked = fleet.entries().filter(({ taskId }) => !neighbours.includes(taskId));
   expect(blocked).toHaveLength(2);
   expect(fleet.worker(0).logged('lease not renewed')).toEqual([]);
+});
+
+test('a handler that calls process.exit takes its worker with it; whoever ran there runs again, and it does too', async () => {
+  await using fleet = await openFleet({ workers: 2, tasks: ['well-behaved', 'ill-behaved'] });
+  const beside = await fleet.submit(...Array.from({ length: 8 }, () => ({ input: { ms: 600 } })));
+  await eventually(() => expect(fleet.entries()).toHaveLength(8));
+  const [culprit = ''] = await fleet.submit({ type: 'fault.exits' });
+  await eventually(() => expect(fleet.all('worker').filter(({ exitCode }) => exitCode === 0)).toHaveLength(1));
+
+  expect(await fleet.ended()).toMatchObject({ accepted: 9, succeeded: 9, dead: 0 });
+  expect(await fleet.task(culprit)).toMatchObject({ attempt: 2, failures: 0, lost_attempts: 1 });
+  for (const id of beside) expect((await fleet.task(id)).failures).toBe(0);
+  await expectSoundHistory(fleet);
+});
+
+test('a handler that blocks the event loop for longer than the broker waits costs nobody a second run', async () => {
+  await using fleet = await openFleet({
+    workers: 1,
+    tasks: ['well-behaved', 'ill-behaved'],
+    leaseMs: 10_000,
+    env: { WARREN_AMQP_HEARTBEAT_SECONDS: '1' },
+  });
+  const beside = await fleet.submit(...Array.from({ length: 6 }, () => ({ input: { ms: 2_000 } })));
+  await eventually(() => expect(fleet.entries()).toHaveLength(6));
+  const [hog = ''] = await fleet.submit({ type: 'fault.hog', input: { ms: 5_000 } });
+  await fleet.worker(0).next('broker connection lost', {}, 20_000);
+
+  expect(await fleet.ended()).toMatchObject({ accepted: 7, succeeded: 7, dead: 0 });
+  for (const id of [hog, ...beside]) expect(await fleet.task(id)).toMatchObject({ attempt: 1, lost_attempts: 0 });
+  await expectSoundHistory(fleet);
+  expect(await fleet.run()).toBe('succeeded'); // the worker consumes again
+});
+
+test('a stray rejection or exception of a handler makes its worker drain and end with 70, and costs no task anything', async () => {
+  await using fleet = await openFleet({ workers: 1, tasks: ['well-behaved', 'ill-behaved'] });
+  fleet.expectErrors('unhandled failure');
+  const ids: string[] = [];
+  for (const [index, how] of ['rejection', 'exception'].entries()) {
+    const worker = index === 0 ? fleet.worker(0) : await fleet.start('worker').ready();
+    const before = fleet.entries().length;
+    ids.push(...(await fleet.submit(...Array.from({ length: 4 }, () => ({ input: { ms: 1_000 } })))));
+    await eventually(() => expect(fleet.entries()).toHaveLength(before + 4));
+    ids.push(...(await fleet.submit({ type: 'fault.stray', input: { ms: 300, how } })));
+    expect(await worker.exited).toBe(70);
+    expect(worker.logged('unhandled failure')).toHaveLength(1);
+  }
+  expect(await fleet.ended()).toMatchObject({ accepted: 10, succeeded: 10, dead: 0 });
+  for (const id of ids) expect(await fleet.task(id)).toMatchObject({ attempt: 1, lost_attempts: 0 });
 });

@@ -95,7 +95,7 @@ test('behind a breaker, tasks are deferred without spending attempts while it is
     `{${ids.join(',')}}`,
   );
   expect(deferred?.n).toBeGreaterThan(ids.length);
-}, 40_000);
+});
 
 test('without a breaker, what fails at once is tried again no faster than its backoff', async () => {
   const startsMs = new Map<string, number[]>();
@@ -113,7 +113,7 @@ test('without a breaker, what fails at once is tried again no faster than its ba
     const gaps = starts.slice(1).map((startMs, index) => startMs - (starts[index] ?? 0));
     expect(Math.min(...gaps)).toBeGreaterThanOrEqual(RETRY.firstDelayMs / 10 - 2);
   }
-}, 40_000);
+});
 
 test('ten thousand tasks that fail within a second are due spread over their backoff, and none before its minimum', async () => {
   const policy = { maxAttempts: 5, firstDelayMs: 60_000, maxDelayMs: 3_600_000 };
@@ -143,4 +143,4 @@ test('ten thousand tasks that fail within a second are due spread over their bac
     `{${ids.join(',')}}`,
   );
   expect(earliest?.ms).toBeGreaterThanOrEqual(policy.firstDelayMs / 10);
-}, 60_000);
+});

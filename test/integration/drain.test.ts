@@ -91,7 +91,7 @@ test('what runs ends and is settled and answered; what was not started is invite
   await open[Symbol.asyncDispose]();
   expect(await work.take()).toEqual([]); // all was answered
   expect(await count(work.db, 'claims')).toBe(0);
-}, 30_000);
+});
 
 test('what does not end in time is aborted and handed back, uncounted', async () => {
   let heard: unknown;
@@ -108,7 +108,7 @@ test('what does not end in time is aborted and handed back, uncounted', async ()
   expect(await readTask(work.db, id)).toMatchObject({ state: 'pending', attempt: 1, failures: 0, lost_attempts: 0 });
   expect(await historyOf(id)).toEqual([{ attempt: 1, outcome: 'interrupted' }]);
   expect(open.worker.invited).toMatchObject([{ invitations: [{ taskId: id }] }]);
-}, 30_000);
+});
 
 test('what ignores its abort does not keep the worker: it is handed back without', async () => {
   const hold = new AbortController();
@@ -123,7 +123,7 @@ test('what ignores its abort does not keep the worker: it is handed back without
   expect(worker.runner.runner.abandonedCount).toBe(1);
   hold.abort();
   await work.take();
-}, 30_000);
+});
 
 test('while Postgres is away a stop ends at its deadline, and the reaper finds what was not settled', async () => {
   await using faulty = await openFaulty(work.db);
@@ -140,4 +140,4 @@ test('while Postgres is away a stop ends at its deadline, and the reaper finds w
   expect(await count(work.db, 'claims', `worker = '${open.worker.workerId}'`)).toBe(1);
   await open[Symbol.asyncDispose]();
   expect(await work.take()).toHaveLength(1); // unanswered, it comes again, and its claim will lose
-}, 30_000);
+});

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Leases } from '../../services/worker/leases.ts';
 import type { LeasesDeps, LeasesOptions } from '../../services/worker/leases.ts';
+import { loadConfig } from '../../shared/config/load.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { addTask, count, openFaulty, openWorker, partDeps, rows } from '../support/core.ts';
@@ -90,6 +91,37 @@ test('a lease says what the worker is and is renewed while it lives, and goes wh
   await open[Symbol.asyncDispose]();
   expect(await lease(open)).toBeUndefined();
   expect(open.leases.isLeased).toBe(false);
+});
+
+test('a lease tells how busy its worker is: attempts under way, CPU of all its threads, memory', async () => {
+  let inFlight = 3;
+  await using open = openLeases(db, {}, { inFlight: () => inFlight });
+  await open.leases.start();
+  await eventually(async () => expect(await lease(open)).toMatchObject({ in_flight: 3 }));
+  inFlight = 17;
+  await eventually(async () => expect(await lease(open)).toMatchObject({ in_flight: 17 }));
+  const rss = process.memoryUsage.rss();
+  const memory = Number((await lease(open))?.['memory_bytes']);
+  expect([memory > rss / 3, memory < rss * 3]).toEqual([true, true]);
+  // The thread that renews does nothing; the process it belongs to computes.
+  const busy = new AbortController();
+  const compute = (): void => {
+    for (const untilMs = systemClock.monotonicMs() + 20; systemClock.monotonicMs() < untilMs;);
+    if (!busy.signal.aborted) setImmediate(compute);
+  };
+  compute();
+  try {
+    await eventually(async () => expect((await lease(open))?.['cpu_fraction']).toBeGreaterThan(0.1));
+  } finally {
+    busy.abort();
+  }
+});
+
+test('with the defaults a worker that was killed is noticed within 25 seconds', () => {
+  const { config } = loadConfig({ user: 'producer', env: {} });
+  // Its last renewal was at its death at the latest; a round of the reaper comes after its interval and a tenth more.
+  expect(config.lease.lapseMs + config.reaper.intervalMs * 1.1).toBeLessThanOrEqual(25_000);
+  expect([config.lease.renewMs, config.lease.lapseMs]).toEqual([1_500, 20_000]);
 });
 
 test('a worker hears with a renewal what is to be cancelled, and which old claims name it', async () => {

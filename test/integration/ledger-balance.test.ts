@@ -286,7 +286,7 @@ describe('many at once', () => {
     await fold;
     for (const each of more) await each.stop(systemClock.monotonicMs() + 2_000);
     expect(await deadlocks(db)).toBe(before);
-  }, 60_000);
+  });
 
   test('folding keeps the sums and leaves one row an hour, type and entry', async () => {
     await addTasks(db, 3);

@@ -61,4 +61,4 @@ test('a delivery that a worker can neither run nor put off comes back at a walk'
   expect((await readTask(work.db, taskId)).state).toBe('pending');
   faulty.fault = () => undefined;
   await eventually(async () => expect((await readTask(work.db, taskId)).state).toBe('scheduled'));
-}, 30_000);
+});

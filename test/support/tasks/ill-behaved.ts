@@ -41,3 +41,39 @@ export const blocker = defineTask({
     for (;;);
   },
 });
+
+/** Ends its process in its first attempt, as if the handler were a script. */
+export const exits = defineTask({
+  name: 'fault.exits',
+  input: z.strictObject(journalled),
+  run: ({ journal }, ctx) => {
+    note(journal, ctx, 'started');
+    if (ctx.attempt === 1) process.exit(0);
+    note(journal, ctx, 'ended');
+  },
+});
+
+/** Blocks the event loop for `ms`. */
+export const hog = defineTask({
+  name: 'fault.hog',
+  input: z.strictObject({ ...journalled, ms: z.int() }),
+  run: ({ journal, ms }, ctx) => {
+    note(journal, ctx, 'started');
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+    note(journal, ctx, 'ended');
+  },
+});
+
+/** Starts something that fails and that nobody waits for, then goes on for `ms`. */
+export const stray = defineTask({
+  name: 'fault.stray',
+  input: z.strictObject({ ...journalled, ms: z.int(), how: z.enum(['rejection', 'exception']) }),
+  run: async ({ journal, ms, how }, ctx) => {
+    note(journal, ctx, 'started');
+    if (how === 'rejection') void Promise.reject(new Error('nobody waits for this'));
+    else systemClock.after(1, () => JSON.parse('{') as unknown);
+    await systemClock.sleep(ms, ctx.signal);
+    ctx.signal.throwIfAborted();
+    note(journal, ctx, 'ended');
+  },
+});

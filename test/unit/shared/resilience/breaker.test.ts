@@ -111,7 +111,7 @@ describe('a breaker', () => {
       dependency.isUp = true;
       expect(await codeOfRun(breakers, call)).toBe('ok');
     }
-  }, 30_000);
+  });
 
   test('half-opens although its callers loop without a pause', async () => {
     const states: string[] = [];
