@@ -6,7 +6,7 @@ import { availableParallelism } from 'node:os';
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
-import { toError } from '../../shared/errors/to-error.ts';
+import { codeOf, toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError, isWarrenError } from '../../shared/errors/warren-error.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { AttemptContext } from './context.ts';
@@ -105,6 +105,8 @@ export class ThreadPool implements Threads {
         port,
       };
       return restore((await pool.run(request, { transferList: [port], signal: killed })) as Outcome);
+    } catch (thrown) {
+      throw asLost(thrown, this.#options.maxHeapMegabytes) ?? thrown;
     } finally {
       this.#busy -= 1;
       const [next] = this.#waiting;
@@ -242,6 +244,16 @@ class ThreadSpeaker {
   #say(message: ToThread): void {
     this.#port.postMessage(message); // into a closed port: silently dropped
   }
+}
+
+/** What ended the thread, in the words of whoever reads the history; `undefined` where the handler's own error did. */
+function asLost(thrown: unknown, maxHeapMegabytes: number): WarrenError | undefined {
+  if (codeOf(thrown) === 'ERR_WORKER_OUT_OF_MEMORY') {
+    return new WarrenError('thread-lost', { reason: 'out of memory', maxHeapMegabytes }, thrown);
+  }
+  // Source: piscina 5, ThreadPool.onWorkerExit.
+  const [, code] = /^worker exited with code: (\d+)$/.exec(toError(thrown).message) ?? [];
+  return code === undefined ? undefined : new WarrenError('thread-lost', { reason: `exited with ${code}` }, thrown);
 }
 
 /** Buffers arrive as plain Uint8Arrays. */

@@ -87,14 +87,19 @@ describe('a handler in a thread that cannot be reasoned with', () => {
       kind: 'failed',
       reason: 'error',
       retryable: true,
-      error: { code: 'ERR_WORKER_OUT_OF_MEMORY' },
+      error: { code: 'thread-lost', message: expect.stringContaining('out of memory, maxHeapMegabytes: 32') },
     });
     expect((await runner.run(types.echo, 1)).kind).toBe('succeeded');
   });
 
   test('takes only its thread with it when it calls process.exit or leaves a rejection unhandled', async () => {
     await using runner = await open({ maxThreads: 1 });
-    expect(await runner.run(types.exits, null)).toMatchObject({ kind: 'failed', reason: 'error', retryable: true });
+    expect(await runner.run(types.exits, null)).toMatchObject({
+      kind: 'failed',
+      reason: 'error',
+      retryable: true,
+      error: { code: 'thread-lost', message: expect.stringContaining('exited with 3') },
+    });
     expect(await runner.run(types.throws, 'unhandled')).toMatchObject({ error: { message: 'nobody hears this' } });
     const many = await Promise.all([1, 2, 3, 4].map((n) => runner.run(n % 2 === 0 ? types.exits : types.echo, n)));
     expect(many.map(({ kind }) => kind)).toEqual(['succeeded', 'failed', 'succeeded', 'failed']);

