@@ -9,6 +9,7 @@ import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { Database } from '../../shared/postgres/pool.ts';
 import type { DatabaseOptions } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
+import type { Queryable } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { renewLease } from './leases.sql.ts';
 
@@ -43,6 +44,8 @@ export const PLACES = 4;
 /** A claim younger than this may still be on its way to the worker: its answer has not arrived yet. */
 const CLAIM_ANSWER_WITHIN_MS = 60_000;
 const FIRST_PING_MS = 1_000;
+/** Milliseconds that the answer to a renewal may always take; twice the interval of renewals where that is longer. */
+const LEAST_ANSWER_MS = 1_000;
 
 async function renewUntilEnd(data: LeaseThreadData, tell: (news: LeaseNews) => void): Promise<void> {
   const state = new Int32Array(data.shared);
@@ -56,6 +59,9 @@ async function renewUntilEnd(data: LeaseThreadData, tell: (news: LeaseNews) => v
   let beatAtMs = systemClock.monotonicMs();
   let cpu = process.cpuUsage();
   let cpuAtMs = systemClock.monotonicMs();
+  // A link that died without a word must not hold a renewal until the lease has lapsed: the next one makes a new link.
+  const withinMs = Math.max(LEAST_ANSWER_MS, 2 * data.renewMs);
+  const hasty: Queryable = { query: async (query) => await db.query({ ...query, withinMs }) };
   while (Atomics.load(state, END) === 0) {
     const nowMs = systemClock.monotonicMs();
     const beatsNow = Atomics.load(state, BEATS);
@@ -71,7 +77,7 @@ async function renewUntilEnd(data: LeaseThreadData, tell: (news: LeaseNews) => v
       try {
         const inFlight = Atomics.load(state, IN_FLIGHT);
         const [row] = await run(
-          db,
+          hasty,
           renewLease,
           data.workerId,
           inFlight,

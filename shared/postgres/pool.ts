@@ -46,6 +46,8 @@ export interface DatabaseOptions {
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /** Milliseconds past the statement timeout after which the network, not the statement, is held guilty. */
 const ANSWER_MARGIN_MS = 5_000;
+/** SQLSTATE of a write to a server that takes none. */
+const READ_ONLY = '25006';
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
 
 /** One checked-out connection. `release(true)` destroys it. */
@@ -65,6 +67,9 @@ export class Database implements Part, Queryable {
   readonly options: DatabaseOptions;
   #pool: pg.Pool | undefined;
   readonly #open = new Set<Connection>();
+  /** In which generation each connection was made; those of an older one are not used again. */
+  readonly #generations = new WeakMap<pg.PoolClient, number>();
+  #generation = 0;
   #isAvailable: boolean | undefined;
 
   constructor(deps: DatabaseDeps, options: DatabaseOptions) {
@@ -153,42 +158,86 @@ export class Database implements Part, Queryable {
 
   /** Takes a connection out of the pool; the caller must release it. Throws `database-unavailable`. */
   async checkOut(): Promise<Connection> {
+    for (;;) {
+      const client = await this.#connect();
+      const madeIn = this.#generations.get(client);
+      const connection = this.#wrap(client);
+      if (madeIn === this.#generation) return connection;
+      if (madeIn !== undefined) {
+        connection.release(true);
+        continue;
+      }
+      this.#generations.set(client, this.#generation);
+      try {
+        await this.#refuseReadOnly(client, connection);
+        return connection;
+      } catch (thrown) {
+        connection.release(true);
+        throw thrown;
+      }
+    }
+  }
+
+  async #connect(): Promise<pg.PoolClient> {
     if (this.#pool === undefined) throw new WarrenError('database-unavailable', { reason: 'the pool is closed' });
-    let client: pg.PoolClient;
     try {
-      client = await this.#pool.connect();
+      return await this.#pool.connect();
     } catch (thrown) {
       // All connections in use is our own load, not Postgres's absence.
       if (!/timeout exceeded when trying to connect/.test(toError(thrown).message)) this.#sawFailure(thrown);
       throw new WarrenError('database-unavailable', { reason: reasonOf(thrown) }, thrown);
     }
+  }
+
+  #wrap(client: pg.PoolClient): Connection {
     let isReleased = false;
     const connection: Connection = {
-      query: async (query) => await this.#send(client, connection, query),
+      query: async (query) => {
+        const result = await this.#send(client, connection, query);
+        if (this.#generations.get(client) === this.#generation) this.#sawSuccess();
+        return result;
+      },
       release: (destroy) => {
         if (isReleased) return;
         isReleased = true;
         this.#open.delete(connection);
-        client.release(destroy);
+        client.release(destroy || this.#generations.get(client) !== this.#generation);
       },
     };
     this.#open.add(connection);
     return connection;
   }
 
+  /** A standby, or a primary that a failover made one, answers every question and takes no write: it counts as away. */
+  async #refuseReadOnly(client: pg.PoolClient, connection: Connection): Promise<void> {
+    const { connectTimeoutMs } = this.options;
+    const asked = { text: 'show transaction_read_only', withinMs: connectTimeoutMs };
+    const { rows } = await this.#send(client, connection, asked);
+    if ((rows as [{ transaction_read_only: string }])[0].transaction_read_only === 'off') return;
+    const readOnly = Object.assign(new Error('the server is read-only'), { code: READ_ONLY });
+    this.#sawFailure(readOnly);
+    throw new WarrenError('database-unavailable', { reason: reasonOf(readOnly) }, readOnly);
+  }
+
   async #send(client: pg.PoolClient, connection: Connection, query: Query): Promise<QueryResult> {
     const { statementTimeoutMs } = this.options;
     const withinMs = query.withinMs ?? (statementTimeoutMs === 0 ? 0 : statementTimeoutMs + ANSWER_MARGIN_MS);
     // A server behind a dead network never answers and never resets: cutting the socket makes the query fail.
-    const cancel = withinMs === 0 ? undefined : this.deps.clock.after(withinMs, () => connection.release(true));
+    const cut = (): void => {
+      // Postgres itself would have ended the statement: the link is dead, and those beside it may be.
+      if (query.withinMs === undefined) this.#generation += 1;
+      connection.release(true);
+    };
+    const cancel = withinMs === 0 ? undefined : this.deps.clock.after(withinMs, cut);
     try {
       const result = await client.query(toPg(query));
-      this.#sawSuccess();
       const last = Array.isArray(result) ? (result as pg.QueryResult[]).at(-1) : result;
       if (last === undefined) throw new Bug('a query gave no result');
       return { rows: last.rows, affected: last.rowCount ?? 0, command: last.command };
     } catch (thrown) {
       const kind = classifyFailure(thrown);
+      // What else is connected to this server is of no more use than this connection.
+      if (codeOf(thrown) === READ_ONLY) this.#generation += 1;
       if (kind === 'unavailable' && codeOf(thrown) !== '57014') this.#sawFailure(thrown);
       if (kind !== 'unavailable' && kind !== 'lock-timeout') throw thrown;
       throw new WarrenError(

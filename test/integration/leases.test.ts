@@ -221,3 +221,21 @@ test('a worker that is stopped before its start takes no lease', async () => {
   await open[Symbol.asyncDispose]();
   expect(await lease(open)).toBeUndefined();
 });
+
+test('a link that dies without a word costs a renewal or two, not the lease', async () => {
+  await using proxy = await FaultyProxy.open(opened.url);
+  const through = aDatabase(proxy.urlOf(opened.url), { statementTimeoutMs: 30_000 });
+  await through.connectOrThrow();
+  await using open = openLeases(through);
+  await open.leases.start();
+  await leased(open);
+  proxy.forget();
+  const forgotten = (await lease(open))?.['renewed_at'] as Date;
+  await eventually(async () => {
+    const renewed = (await lease(open))?.['renewed_at'] as Date;
+    expect(renewed.getTime()).toBeGreaterThan(forgotten.getTime() + 500);
+  });
+  expect(open.heard.lines.filter(({ message }) => message === 'lease not renewed')).not.toEqual([]);
+  expect(open.heard.lapses).toBe(0);
+  await through.stop(systemClock.monotonicMs() + 1_000);
+});

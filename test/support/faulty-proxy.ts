@@ -10,6 +10,7 @@ export type Direction = 'to-server' | 'to-client';
 interface Link {
   readonly client: Socket;
   readonly server: Socket;
+  isForgotten: boolean;
 }
 
 /** A proxy in front of one server. */
@@ -18,6 +19,7 @@ export class FaultyProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #links = new Set<Link>();
   readonly #dropped = new Set<Direction>();
+  #cutAfter: { readonly direction: Direction; bytes: number } | undefined;
   #isPaused = false;
   #isRefusing = false;
   #bytesPerSecond = Number.POSITIVE_INFINITY;
@@ -68,7 +70,8 @@ export class FaultyProxy implements AsyncDisposable {
     this.#isPaused = false;
     this.#bytesPerSecond = Number.POSITIVE_INFINITY;
     this.#dropped.clear();
-    for (const { client, server } of this.#links) {
+    for (const { client, server, isForgotten } of this.#links) {
+      if (isForgotten) continue;
       client.resume();
       server.resume();
     }
@@ -81,6 +84,20 @@ export class FaultyProxy implements AsyncDisposable {
       server.resetAndDestroy();
     }
     this.#links.clear();
+  }
+
+  /** Passes so many bytes more one way, then breaks every link: in the middle of whatever was under way. */
+  cutAfter(bytes: number, direction: Direction): void {
+    this.#cutAfter = { bytes, direction };
+  }
+
+  /** Open links pass nothing on any more and stay open, as when a firewall forgot them; new ones work. */
+  forget(): void {
+    for (const link of this.#links) {
+      link.isForgotten = true;
+      link.client.pause();
+      link.server.pause();
+    }
   }
 
   /** Breaks new connections as soon as they are made, until `accept`. */
@@ -117,7 +134,7 @@ export class FaultyProxy implements AsyncDisposable {
       return;
     }
     const server = connect(this.#target);
-    const link = { client, server };
+    const link: Link = { client, server, isForgotten: false };
     this.#links.add(link);
     const end = (): void => {
       this.#links.delete(link);
@@ -127,22 +144,32 @@ export class FaultyProxy implements AsyncDisposable {
     server.on('error', end);
     client.on('close', end);
     server.on('close', end);
-    client.on('data', (chunk: Buffer) => this.#pass(client, server, chunk, 'to-server'));
-    server.on('data', (chunk: Buffer) => this.#pass(server, client, chunk, 'to-client'));
+    client.on('data', (chunk: Buffer) => this.#pass(link, chunk, 'to-server'));
+    server.on('data', (chunk: Buffer) => this.#pass(link, chunk, 'to-client'));
     if (this.#isPaused) {
       client.pause();
       server.pause();
     }
   }
 
-  #pass(from: Socket, to: Socket, chunk: Buffer, direction: Direction): void {
-    if (this.#dropped.has(direction)) return;
+  #pass(link: Link, chunk: Buffer, direction: Direction): void {
+    if (link.isForgotten || this.#dropped.has(direction)) return;
+    const [from, to] = direction === 'to-server' ? [link.client, link.server] : [link.server, link.client];
+    if (this.#cutAfter?.direction === direction) {
+      const { bytes } = this.#cutAfter;
+      this.#cutAfter.bytes -= chunk.length;
+      if (chunk.length >= bytes) {
+        this.#cutAfter = undefined;
+        to.write(chunk.subarray(0, bytes), () => this.cut());
+        return;
+      }
+    }
     const isFree = to.write(chunk);
     const waitMs = direction === 'to-server' ? (chunk.length / this.#bytesPerSecond) * 1_000 : 0;
     if (isFree && waitMs < 1) return;
     from.pause();
     const goOn = (): void => {
-      if (!this.#isPaused) from.resume();
+      if (!this.#isPaused && !link.isForgotten) from.resume();
     };
     if (waitMs >= 1) systemClock.after(waitMs, goOn);
     else to.once('drain', goOn);
