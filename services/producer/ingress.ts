@@ -21,6 +21,7 @@ import type { Clock } from '../../shared/time/clock.ts';
 
 /** What the ingress asks of its consumer; `Consumer` is one. */
 export interface IngressConsumer extends Part {
+  readonly isConsuming: boolean;
   pause(): Promise<void>;
   resume(): void;
 }
@@ -77,6 +78,11 @@ export class Ingress implements Part {
   /** True while submissions wait in their queue because Postgres, or the outbox, takes none. */
   get isPaused(): boolean {
     return this.#paused !== undefined;
+  }
+
+  /** True while the broker has our consumer. */
+  get isConsuming(): boolean {
+    return this.#consumer.isConsuming;
   }
 
   async start(): Promise<void> {

@@ -79,6 +79,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     },
     { limits, names },
   );
+  metrics.consumerRegistered.readFrom(() => Number(ingress.isConsuming), names.ingress);
   const http = new HttpServer(
     {
       clock,
@@ -92,6 +93,23 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           // RabbitMQ away is not a reason to refuse: what is accepted waits in the outbox until that is full.
           check: () =>
             waitingInOutbox < producer.outboxMaxRows ? undefined : 'is full: RabbitMQ has been away for long',
+        },
+        {
+          name: 'rabbitmq',
+          isAdvisory: true,
+          check: () => {
+            if (!publishing.isConnected) return 'not connected: invitations wait in the outbox';
+            return publishing.isBlocked ? 'blocks publishes: invitations wait in the outbox' : undefined;
+          },
+        },
+        {
+          // A front door that hears nothing must show, and yet take no requests from the one over HTTP.
+          name: 'front door',
+          isAdvisory: true,
+          check: () => {
+            if (ingress.isPaused) return 'paused: messages wait in their queue';
+            return ingress.isConsuming ? undefined : 'not registered with the broker';
+          },
         },
       ],
       addRoutes: (app) => {

@@ -1,4 +1,5 @@
 /** How a worker lets go of its work, in the order that loses none of it. */
+import { toError } from '../../shared/errors/to-error.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
@@ -45,7 +46,12 @@ export function createDrain(deps: DrainDeps): Part {
       const answered = intake.idle().then(async () => await settles.idle());
       await Promise.race([answered, clock.sleep(deadlineMs - clock.monotonicMs(), undefined, { unref: true })]);
       giveUp();
-      await settles.forgetFinished();
+      const race = new AbortController();
+      const forgotten = settles.forgetFinished().catch((thrown: unknown) => {
+        log.debug('finished claims kept', { err: toError(thrown) }); // they name a worker that is gone: the reaper finds them
+      });
+      await Promise.race([forgotten, clock.sleep(deadlineMs - clock.monotonicMs(), race.signal)]);
+      race.abort();
     },
   };
 }

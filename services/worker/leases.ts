@@ -101,8 +101,10 @@ export class Leases implements Part {
     }
     if (!this.#isLeased) return;
     this.#isLeased = false;
+    const withinMs = Math.max(1, deadlineMs - clock.monotonicMs());
     try {
-      await run(this.#deps.db, closeLease, this.#workerId);
+      const { db } = this.#deps;
+      await run({ query: async (query) => await db.query({ ...query, withinMs }) }, closeLease, this.#workerId);
     } catch (thrown) {
       this.#deps.log.warn('lease not given up', { workerId: this.#workerId, err: toError(thrown) });
     }

@@ -96,13 +96,14 @@ export class SupervisedChannel implements Part {
     this.#stopping.abort();
     this.#waking.abort();
     this.#unsubscribe?.();
+    const byMs = goodbyeBy(this.#deps.clock, deadlineMs);
     const channel = this.#channel;
     if (channel !== undefined) {
       this.#lost(channel, undefined);
-      await this.#close(channel, deadlineMs);
+      await this.#close(channel, byMs);
     }
     // An open that hangs on a stalled connection ends with it; it holds nothing of ours.
-    if (this.#opening !== undefined) await this.#within(this.#opening, deadlineMs);
+    if (this.#opening !== undefined) await this.#within(this.#opening, byMs);
   }
 
   /** Opens a channel unless one is open or being opened, and cuts a wait between attempts short. */
@@ -200,6 +201,14 @@ export class SupervisedChannel implements Part {
     await Promise.race([promise, this.#deps.clock.sleep(left, race.signal)]);
     race.abort();
   }
+}
+
+/** Milliseconds that the broker may take to answer a goodbye. */
+const GOODBYE_WITHIN_MS = 2_000;
+
+/** Until when to wait for the broker's word at a cancel or close: a silent one must not use up the time that the work needs. */
+export function goodbyeBy(clock: Clock, deadlineMs: number): number {
+  return Math.min(deadlineMs, clock.monotonicMs() + GOODBYE_WITHIN_MS);
 }
 
 /** Closes a channel that may be closed or closing already. Never rejects. */

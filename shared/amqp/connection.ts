@@ -15,7 +15,7 @@ import type { BrokerAddress } from './address.ts';
 import { backoffMs } from './backoff.ts';
 import { capabilitiesOf } from './capabilities.ts';
 import type { Capabilities } from './capabilities.ts';
-import { SupervisedChannel } from './channel.ts';
+import { SupervisedChannel, goodbyeBy } from './channel.ts';
 import type { ChannelRole, ChannelSource } from './channel.ts';
 import { connectFailure } from './connect-failure.ts';
 import { gatherWrites } from './gather-writes.ts';
@@ -220,11 +220,12 @@ export class AmqpConnection implements Part, ChannelSource {
       () => true,
       () => true, // it was closed already
     );
-    const left = Math.max(0, deadlineMs - this.#deps.clock.monotonicMs());
-    const isClosed = await Promise.race([closing, this.#deps.clock.sleep(left, race.signal).then(() => false)]);
+    const { clock } = this.#deps;
+    const left = Math.max(0, goodbyeBy(clock, deadlineMs) - clock.monotonicMs());
+    const isClosed = await Promise.race([closing, clock.sleep(left, race.signal).then(() => false)]);
     race.abort();
     if (!isClosed) {
-      this.#deps.log.warn('connection closed by force', { hint: 'the broker did not answer before the deadline' });
+      this.#deps.log.warn('connection closed by force', { hint: 'the broker did not answer in time' });
     }
     if (model !== undefined) letGo(model);
     if (this.#model !== undefined) this.#wentDown(undefined);

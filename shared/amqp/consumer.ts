@@ -13,6 +13,7 @@ import type { Clock } from '../time/clock.ts';
 import { backoffMs } from './backoff.ts';
 import type { BackoffOptions } from './backoff.ts';
 import { Answers } from './answers.ts';
+import { goodbyeBy } from './channel.ts';
 import type { SupervisedChannel } from './channel.ts';
 import type { AmqpConnection } from './connection.ts';
 import { ChannelDelivery } from './delivery.ts';
@@ -109,10 +110,17 @@ export class Consumer implements Part {
     await this.#channel.start();
   }
 
-  /** Takes no new deliveries until `resume`. What was delivered stays ours to answer. Resolves once the broker agreed. */
+  /**
+   * Takes no new deliveries until `resume`. What was delivered stays ours to answer. Resolves once the broker agreed, or was
+   * silent for two seconds; it is then cut off soon, and may deliver until that.
+   */
   async pause(): Promise<void> {
     this.#wanted = false;
     this.#wake();
+    await this.#within(this.#settled(), goodbyeBy(this.#deps.clock, Number.POSITIVE_INFINITY));
+  }
+
+  async #settled(): Promise<void> {
     // It may begin anew when it ends, where something changed meanwhile.
     while (this.#settling !== undefined) await this.#settling;
   }
@@ -125,7 +133,7 @@ export class Consumer implements Part {
   }
 
   /**
-   * Takes no new deliveries ever again, and waits for the broker's cancel-ok. Deliveries that were on their way are
+   * Takes no new deliveries ever again, and waits for the broker's cancel-ok as `pause` does. Deliveries that were on their way are
    * still handed to `onDelivery` before this resolves; none comes after. Those unanswered stay ours until `close`.
    */
   async cancel(): Promise<void> {
@@ -150,7 +158,7 @@ export class Consumer implements Part {
     if (channel !== undefined && answers !== undefined) {
       await this.#within(
         answers.settled(this.#deps.clock, () => this.#channel.current() === channel),
-        deadlineMs,
+        goodbyeBy(this.#deps.clock, deadlineMs),
       );
     }
     await this.#channel.stop(deadlineMs);

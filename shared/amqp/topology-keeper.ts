@@ -4,6 +4,7 @@ import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Clock } from '../time/clock.ts';
 import type { QueueType } from './capabilities.ts';
+import { goodbyeBy } from './channel.ts';
 import type { AmqpConnection } from './connection.ts';
 import { applyTopology } from './topology-apply.ts';
 import { topologyOf } from './topology.ts';
@@ -80,7 +81,7 @@ export class TopologyKeeper implements Part {
   }
 
   async stop(deadlineMs: number): Promise<void> {
-    await this.#loop.stop(deadlineMs);
+    await this.#loop.stop(goodbyeBy(this.#deps.clock, deadlineMs)); // what it waits for is the broker's word
   }
 
   async #apply(): Promise<void> {

@@ -13,6 +13,8 @@ export interface HealthCheck {
   readonly name: string;
   /** Gives why it is not well, in a few words without secrets; `undefined` when it is. */
   readonly check: () => string | undefined | Promise<string | undefined>;
+  /** True: the service serves without it. It is shown as `degraded`, and readiness does not fail with it. Default false. */
+  readonly isAdvisory?: boolean;
 }
 
 /** What the health routes need. */
@@ -61,14 +63,16 @@ async function answerReady({ checks, clock }: HealthDeps): Promise<HealthAnswer>
   const race = new AbortController();
   const late = clock.sleep(CHECK_WITHIN_MS, race.signal).then(() => `no answer within ${CHECK_WITHIN_MS} ms`);
   const results = await Promise.all(
-    checks.map(async ({ name, check }) => {
+    checks.map(async ({ name, check, isAdvisory }) => {
       const reason = await Promise.race([ask(check), late]);
-      return [name, reason === undefined ? { status: 'ok' } : { status: 'failing', reason }] as const;
+      const status = reason === undefined ? 'ok' : isAdvisory === true ? 'degraded' : 'failing';
+      return { name, status, reason };
     }),
   );
   race.abort();
-  const isReady = results.every(([, { status }]) => status === 'ok');
-  return json(isReady ? 200 : 503, { status: isReady ? 'ok' : 'failing', checks: Object.fromEntries(results) });
+  const worst = ['failing', 'degraded'].find((each) => results.some(({ status }) => status === each)) ?? 'ok';
+  const shown = results.map(({ name, ...result }) => [name, result] as const); // JSON leaves out a reason that is undefined
+  return json(worst === 'failing' ? 503 : 200, { status: worst, checks: Object.fromEntries(shown) });
 }
 
 async function ask(check: HealthCheck['check']): Promise<string | undefined> {

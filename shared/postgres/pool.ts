@@ -101,13 +101,16 @@ export class Database implements Part, Queryable {
     this.#pool = undefined;
     this.#isAvailable = undefined;
     if (pool === undefined) return;
-    const ended = pool.end();
-    const cancel = this.deps.clock.after(Math.max(0, deadlineMs - this.deps.clock.monotonicMs()), () => {
-      this.deps.log.warn('connections cut at the deadline', { count: this.#open.size });
-      for (const connection of this.#open) connection.release(true);
-    });
-    await ended;
-    cancel();
+    const ended = pool.end().then(() => true);
+    const { clock, log } = this.deps;
+    const race = new AbortController();
+    const late = clock.sleep(Math.max(0, deadlineMs - clock.monotonicMs()), race.signal).then(() => false);
+    const isEnded = await Promise.race([ended, late]);
+    race.abort();
+    if (isEnded) return;
+    log.warn('connections cut at the deadline', { count: this.#open.size });
+    // Those that are still being made end at their own time limit, and nobody waits for them.
+    for (const connection of this.#open) connection.release(true);
   }
 
   /** False from a failure that means Postgres is away until the next success; false before the first. */

@@ -63,6 +63,28 @@ test('ready names every check, and fails with reasons when one fails, throws or 
   ]);
 });
 
+test('what a service can do without is shown as degraded, and does not make it unready', async () => {
+  let isBroken = true;
+  const url = await serve({
+    checks: [
+      { name: 'postgres', check: () => (isBroken ? 'does not answer' : undefined) },
+      { name: 'front door', isAdvisory: true, check: () => 'not registered' },
+    ],
+  });
+  const read = async (): Promise<unknown> => {
+    const answer = await fetch(`${url}/readyz`);
+    return [answer.status, await answer.json()];
+  };
+  const frontDoor = { status: 'degraded', reason: 'not registered' };
+  const postgres = { status: 'failing', reason: 'does not answer' };
+  expect(await read()).toEqual([503, { status: 'failing', checks: { postgres, 'front door': frontDoor } }]);
+  isBroken = false;
+  expect(await read()).toEqual([
+    200,
+    { status: 'degraded', checks: { postgres: { status: 'ok' }, 'front door': frontDoor } },
+  ]);
+});
+
 test('live until the process says that it should be started anew', async () => {
   let death: string | undefined;
   const url = await serve({ findDeath: () => death });
