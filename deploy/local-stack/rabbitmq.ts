@@ -1,6 +1,8 @@
 /** A private RabbitMQ: everything on 127.0.0.1, its own epmd, its own cookie, a random user in the place of `guest`. */
+import { execFile } from 'node:child_process';
 import { chmod, chown, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import type { BrokerBinaries } from './binaries.ts';
 import { greetBroker } from './greeting.ts';
 import { mkdirFor } from './home.ts';
@@ -9,6 +11,8 @@ import type { PrivateServerOptions, ServerControl } from './server.ts';
 import { endProcess, isRunning, startDetached, waitUntilReady } from './server-process.ts';
 import { loadState, newState, saveState, settlePorts } from './state.ts';
 import type { ServerState } from './state.ts';
+
+const run = promisify(execFile);
 
 /** A private broker, started or not. */
 export class PrivateBroker implements ServerControl {
@@ -70,6 +74,15 @@ export class PrivateBroker implements ServerControl {
 
   async kill(): Promise<void> {
     await endProcess(this.#state?.processes['broker'], 'SIGKILL', STOP_WITHIN_MS);
+  }
+
+  /** Runs `rabbitmqctl` on it, as its own user, and gives what that printed. */
+  async control(...args: readonly string[]): Promise<string> {
+    const { user } = this.#options;
+    const { cwd, env } = this.#process('rabbitmqctl', this.#known);
+    const program = join(dirname(this.#binaries.server), 'rabbitmqctl');
+    const asUser = user === undefined ? {} : { uid: user.uid, gid: user.gid };
+    return (await run(program, [...args], { cwd, env, ...asUser })).stdout;
   }
 
   get #known(): ServerState {

@@ -4,7 +4,9 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { findFreePort, isPortFree } from './ports.ts';
+import { waitFor } from './server-process.ts';
 
+const FREED_WITHIN_MS = 3_000;
 const identity = z.object({ pid: z.int().positive(), began: z.string() });
 const schema = z.object({
   /** Name to port on 127.0.0.1, chosen at the first start and kept. */
@@ -53,7 +55,8 @@ export async function settlePorts(
   const ports: Record<string, number> = {};
   for (const name of names) {
     const kept = state.ports[name];
-    const isFree = kept !== undefined && (await isPortFree(kept));
+    // The last threads of a server that was killed hold its ports for a moment.
+    const isFree = kept !== undefined && (await waitFor(async () => await isPortFree(kept), FREED_WITHIN_MS));
     const port = isFree ? kept : await findFreePort(Object.values(ports));
     if (kept !== undefined && !isFree) tell(`port ${kept} (${name}) is taken by another process; using ${port}`);
     ports[name] = port;

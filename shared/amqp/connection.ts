@@ -55,6 +55,7 @@ export interface AmqpDeps {
 }
 
 const SAME_FAILURE_EVERY_MS = 30_000;
+const MOST_FAILURES_KNOWN = 100;
 
 /** amqplib's inner connection; its socket must be let go by force where the peer no longer answers. */
 interface InnerConnection {
@@ -78,7 +79,8 @@ export class AmqpConnection implements Part, ChannelSource {
   #blockedBecause: string | undefined;
   #capabilities: Capabilities | undefined;
   #failure: WarrenError | undefined;
-  #failureLogged = { text: '', atMs: Number.NEGATIVE_INFINITY };
+  /** When each failure was logged last, by what it says: several addresses fail in turn. */
+  readonly #failuresLogged = new Map<string, number>();
   #reconnects = 0;
   #stopped: Promise<void> | undefined;
 
@@ -262,7 +264,7 @@ export class AmqpConnection implements Part, ChannelSource {
     this.#untried = [];
     this.#upSinceMs = this.#deps.clock.monotonicMs();
     this.#failure = undefined;
-    this.#failureLogged = { text: '', atMs: Number.NEGATIVE_INFINITY };
+    this.#failuresLogged.clear();
     this.#capabilities = capabilitiesOf(model.connection.serverProperties.version);
     this.#deps.log.info('broker connected', { server: this.#trying?.shown, version: this.brokerVersion });
     for (const { resolve } of this.#waiting) resolve();
@@ -290,10 +292,10 @@ export class AmqpConnection implements Part, ChannelSource {
     const failure = connectFailure(thrown, this.#trying);
     this.#failure = failure;
     const nowMs = this.#deps.clock.monotonicMs();
-    const isNews =
-      failure.message !== this.#failureLogged.text || nowMs - this.#failureLogged.atMs >= SAME_FAILURE_EVERY_MS;
-    if (isNews) {
-      this.#failureLogged = { text: failure.message, atMs: nowMs };
+    const loggedMs = this.#failuresLogged.get(failure.message) ?? Number.NEGATIVE_INFINITY;
+    if (nowMs - loggedMs >= SAME_FAILURE_EVERY_MS) {
+      if (this.#failuresLogged.size >= MOST_FAILURES_KNOWN) this.#failuresLogged.clear();
+      this.#failuresLogged.set(failure.message, nowMs);
       this.#deps.log.warn('broker cannot be reached', { rounds: this.#rounds, err: failure });
     }
     if (failure.code !== 'broker-refused-login') return;

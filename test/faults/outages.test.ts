@@ -6,12 +6,12 @@ import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
 import type { FaultyProxy } from '../support/faulty-proxy.ts';
-import { isLongRun } from '../support/long-run.ts';
+import { IS_LONG_RUN } from '../support/long-run.ts';
 import type { ServiceProcess } from '../support/service-process.ts';
 import { expectSoundHistory } from '../support/soundness.ts';
 
 const LEASE_MS = 2_000;
-const OUTAGE_MS = isLongRun ? 600_000 : 4_000;
+const OUTAGE_MS = IS_LONG_RUN ? 600_000 : 4_000;
 const WITHIN_MS = OUTAGE_MS + 90_000;
 
 interface Readiness {

@@ -1,8 +1,9 @@
 /** The dead-letter exchange and queue are gone while tasks die: the rows know all the same, and work goes on. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { IS_LONG_RUN, openDesk } from '../support/dead-letters.ts';
+import { openDesk } from '../support/dead-letters.ts';
 import type { DeadLetterDesk } from '../support/dead-letters.ts';
 import { eventually } from '../support/eventually.ts';
+import { IS_LONG_RUN } from '../support/long-run.ts';
 
 /** After so long a quorum queue tries again what its target had not taken (measured on 4.3: 178 s). */
 const TRIED_AGAIN_WITHIN_MS = 300_000;

@@ -16,9 +16,6 @@ import { openFrontDoor } from './front-door.ts';
 import type { FrontDoorOptions, TestFrontDoor } from './front-door.ts';
 import { aType } from './task-api.ts';
 
-/** True in `make test-long`: cases may take minutes of real time. */
-export const IS_LONG_RUN = process.env['WARREN_TEST_LONG'] !== undefined;
-
 /** An answer of the Dead Letter API. */
 export interface ApiAnswer {
   readonly status: number;

@@ -1,2 +1,2 @@
-/** True where somebody has the time: `WARREN_TEST_LONG=1` makes tests take the real time of what they stand for. */
-export const isLongRun = process.env['WARREN_TEST_LONG'] !== undefined;
+/** True in `make test-long`: what is scaled or counted down otherwise takes its real time and number. */
+export const IS_LONG_RUN = process.env['WARREN_TEST_LONG'] !== undefined;

@@ -1,0 +1,95 @@
+/** A broker of our own that restarts, crashes, and raises an alarm, under a fleet. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { PrivateBroker } from '../../deploy/local-stack/rabbitmq.ts';
+import { resetStack, startStack } from '../../deploy/local-stack/stack.ts';
+import type { Stack } from '../../deploy/local-stack/stack.ts';
+import { openBroker } from '../support/broker.ts';
+import { eventually } from '../support/eventually.ts';
+import { openFleet } from '../support/fleet.ts';
+import type { Fleet } from '../support/fleet.ts';
+import { IS_LONG_RUN } from '../support/long-run.ts';
+import { expectSoundHistory } from '../support/soundness.ts';
+
+/** An instance that no other test uses. */
+const NAME = 'broker-restarts';
+const START_MS = 180_000;
+const RESTARTS = IS_LONG_RUN ? 25 : 2;
+const TASKS_PER_RESTART = 200;
+/** Nobody listens there. */
+const NOBODY = 'amqp://nobody:nothing@127.0.0.1:1';
+
+let stack: Stack;
+beforeAll(async () => {
+  await resetStack({ name: NAME });
+  stack = await startStack({ name: NAME, onlyPrivate: true, only: 'broker' });
+}, START_MS);
+afterAll(async () => await resetStack({ name: NAME }), START_MS);
+
+const open = async (): Promise<Fleet> =>
+  await openFleet({
+    workers: 2,
+    queues: 'default:4',
+    env: { AMQP_URL: `${NOBODY},${stack.amqpUrl}`, WARREN_AMQP_CONFIRM_WITHIN_MS: '2000' },
+  });
+
+async function expectEnded(fleet: Fleet, count: number): Promise<void> {
+  await eventually(
+    async () => {
+      await fleet.makeDue();
+      expect(await fleet.books()).toMatchObject({ accepted: count, succeeded: count });
+    },
+    { withinMs: 60_000, everyMs: 250 },
+  );
+}
+
+test(
+  'a broker that restarts or crashes under load costs no task, and every worker consumes again by itself',
+  async () => {
+    await using fleet = await open();
+    for (let restart = 1; restart <= RESTARTS; restart += 1) {
+      await fleet.submit(...Array.from({ length: TASKS_PER_RESTART }, () => ({ input: { ms: 20 } })));
+      const before = fleet.entries().length;
+      await eventually(() => expect(fleet.entries().length).toBeGreaterThan(before + 20));
+      if (restart % 2 === 0) await stack.broker.stop();
+      else await stack.broker.kill();
+      await stack.broker.start();
+      await expectEnded(fleet, restart * TASKS_PER_RESTART);
+      await Promise.all(fleet.all('worker').map(async (worker) => await worker.ready()));
+    }
+    await using broker = await openBroker(stack.amqpUrl);
+    expect(await broker.raw.checkQueue(fleet.names.queue('default'))).toMatchObject({ consumerCount: 2 });
+    await expectSoundHistory(fleet);
+  },
+  120_000 + RESTARTS * 60_000,
+);
+
+test('while an alarm of the broker blocks publishes tasks are accepted, what runs ends, and all is invited afterwards', async () => {
+  const { broker } = stack;
+  if (!(broker instanceof PrivateBroker))
+    throw new Error('the alarm is raised by rabbitmqctl, which a container hides');
+  await using fleet = await open();
+  const [running = ''] = await fleet.submit({ input: { ms: 2_000 } });
+  await eventually(() => expect(fleet.entries(running)).toHaveLength(1));
+  await broker.control('set_vm_memory_high_watermark', '0');
+  try {
+    const startMs = performance.now();
+    expect(await fleet.submit(...Array.from({ length: 20 }, () => ({})))).toHaveLength(20);
+    expect(performance.now() - startMs).toBeLessThan(3_000);
+    const { url } = fleet.producer();
+    await eventually(async () => {
+      expect(await (await fetch(`${url}/metrics`)).text()).toContain('\nwarren_broker_blocked 1\n');
+      const answer = await fetch(`${url}/readyz`);
+      expect(answer.status).toBe(200);
+      expect(await answer.json()).toMatchObject({ status: 'degraded', checks: { rabbitmq: { status: 'degraded' } } });
+    });
+    fleet.expectErrors('broker blocks publishes');
+    expect(await fleet.submit({})).toHaveLength(1);
+    await eventually(async () => expect(await fleet.task(running)).toMatchObject({ state: 'succeeded', attempt: 1 }));
+    expect(await fleet.books()).toMatchObject({ accepted: 22, succeeded: 1, waiting: 21 });
+  } finally {
+    await broker.control('set_vm_memory_high_watermark', '0.4');
+  }
+  await expectEnded(fleet, 22);
+  expect(await (await fetch(`${fleet.producer().url}/readyz`)).json()).toMatchObject({ status: 'ok' });
+  await expectSoundHistory(fleet);
+}, 120_000);
