@@ -39,7 +39,7 @@ test('idle services end with 0 within their grace time while both servers are si
   const ended = await terminate(servicesOf(fleet));
   expect(ended.map(({ code }) => code)).toEqual([0, 0, 0]);
   for (const proxy of proxiesOf(fleet)) proxy.resume();
-}, 60_000);
+});
 
 test('a worker that ends while RabbitMQ is silent settles what ends in time and hands back the rest, uncounted', async () => {
   await using fleet = await open();
@@ -53,7 +53,7 @@ test('a worker that ends while RabbitMQ is silent settles what ends in time and 
   expect(await fleet.attempts()).toMatchObject([{ task_id: long, outcome: 'interrupted' }]);
   fleet.brokerProxy.resume();
   await expectSoundHistory(fleet);
-}, 60_000);
+});
 
 test('a worker that ends without Postgres leaves what it ran to the reaper, as lost and not as failed', async () => {
   await using fleet = await open();
@@ -68,7 +68,7 @@ test('a worker that ends without Postgres leaves what it ran to the reaper, as l
   await fleet.ended();
   expect(await fleet.task(id)).toMatchObject({ state: 'succeeded', attempt: 2, failures: 0 });
   expect(await fleet.attempts(id)).toMatchObject([{ attempt: 1, outcome: 'lost' }]);
-}, 60_000);
+});
 
 test('SIGTERM twice ends every service at once, whatever is away', async () => {
   await using fleet = await open();
@@ -84,4 +84,4 @@ test('SIGTERM twice ends every service at once, whatever is away', async () => {
     expect(afterMs).toBeLessThan(1_500);
   }
   expect(ended[0]?.code).toBe(143);
-}, 60_000);
+});
