@@ -42,7 +42,7 @@ export const SCHEMA = {
     connectTimeoutMs: integer('Milliseconds that connecting and logging in may take.', 10_000, 100, 120_000),
     confirmWithinMs: integer('Milliseconds within which RabbitMQ must confirm a publish.', 10_000, 100, 600_000),
     ackTimeoutMs: integer(
-      "RabbitMQ's own consumer_timeout in milliseconds. A task that may run for more than half of it is acked when it is claimed.",
+      "Milliseconds of RabbitMQ's own consumer_timeout. A task that may run for more than half of it is acked when it is claimed.",
       1_800_000,
       1_000,
       30 * DAY_MS,
