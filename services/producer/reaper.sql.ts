@@ -81,6 +81,12 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
       select uuid_v7(), 'task', id, 'worker_lost', type, queue, attempt, 'WorkerLost', 'worker-lost',
              'The worker died or was cut off each time that the task ran alone in it.'
         from freed where state = 'dead'
+      -- Open still: somebody made the task live again by hand. It holds up nobody else, and its letter is of this death now.
+      on conflict (task_id) where state in ('open', 'replaying') do update
+         set reason = excluded.reason, queue = excluded.queue, attempt = excluded.attempt, died_at = excluded.died_at,
+             error_type = excluded.error_type, error_code = excluded.error_code, error_message = excluded.error_message,
+             error_stack = excluded.error_stack, recorded_at = null, exchange = null, routing_key = null,
+             properties = null, headers = null, x_death = null, evidence_key = null
     ), forgotten as (
       delete from cancel_requests c using freed f where c.task_id = f.id and f.state <> 'pending'
     ), invited as (

@@ -131,6 +131,12 @@ export const settleOthers = statement<
         from locked l
         join settled s on s.id = l.id and s.attempt = l.attempt
        where s.state = 'dead'
+      -- Open still: somebody made the task live again by hand. It holds up nobody else, and its letter is of this death now.
+      on conflict (task_id) where state in ('open', 'replaying') do update
+         set reason = excluded.reason, queue = excluded.queue, attempt = excluded.attempt, died_at = excluded.died_at,
+             error_type = excluded.error_type, error_code = excluded.error_code, error_message = excluded.error_message,
+             error_stack = excluded.error_stack, recorded_at = null, exchange = null, routing_key = null,
+             properties = null, headers = null, x_death = null, evidence_key = null
     ), invited as (
       insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
       select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
