@@ -181,7 +181,7 @@ export const SCHEMA = {
   ledger: {
     intervalMs: integer(
       'Milliseconds between two comparisons of the last two hours with the tasks.',
-      5_000,
+      10_000,
       50,
       600_000,
     ),

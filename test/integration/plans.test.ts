@@ -2,6 +2,8 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomUUID } from 'node:crypto';
 import { dispatchDue } from '../../services/producer/dispatcher.sql.ts';
+import { foldEntries, nextHour, walkHour } from '../../services/producer/ledger-audit.sql.ts';
+import { giveClaim, giveDeadLetter, giveDue } from '../../services/producer/ledger-repair.sql.ts';
 import { reapOrphans } from '../../services/producer/reaper.sql.ts';
 import { walkWaiting } from '../../services/producer/waiting-walk.sql.ts';
 import { claimTasks } from '../../services/worker/claims.sql.ts';
@@ -108,6 +110,16 @@ const HOT: readonly (readonly [
     ['00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000', 1_000, ['default'], 500],
     ['tasks_default_pkey'],
   ],
+  [nextHour, [1, '00000000-0000-7000-8000-000000000000'], ['ledger_entries_pkey', 'tasks_default_pkey']],
+  [
+    walkHour,
+    [1, '00000000-0000-7000-8000-000000000000', 'ffffffff-0000-7000-8000-000000000000', 1_000, 500],
+    ['tasks_default_pkey', 'due_pkey', 'claims_pkey', 'dead_letters_task', 'ledger_entries_pkey'],
+  ],
+  [foldEntries, [1, 500], ['ledger_entries_unfolded']],
+  [giveDue, [[]], ['tasks_default_pkey']],
+  [giveClaim, [[]], ['tasks_default_pkey', 'claims_pkey']],
+  [giveDeadLetter, [[]], ['tasks_default_pkey', 'dead_letters_task']],
 ];
 
 describe('the plan of', () => {
@@ -119,7 +131,9 @@ describe('the plan of', () => {
       expect([...used]).toEqual(expect.arrayContaining([...indexes]));
       const scanned = nodes.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']);
       expect(
-        scanned.filter((name) => ['tasks_default', 'due', 'claims', 'outbox', 'leases'].includes(String(name))),
+        scanned.filter((name) =>
+          ['tasks_default', 'due', 'claims', 'outbox', 'leases', 'ledger_entries'].includes(String(name)),
+        ),
       ).toEqual([]);
       expect(nodes.map((node) => node['Node Type'])).not.toContain('Hash Join');
     },
