@@ -15,6 +15,7 @@ import type { Clock } from '../time/clock.ts';
 import type { SupervisedChannel } from './channel.ts';
 import type { AmqpConnection } from './connection.ts';
 import { findFault } from './outgoing.ts';
+import { replyCodeOf } from './throwaway-channel.ts';
 import type { Outgoing } from './outgoing.ts';
 
 export type { Outgoing, OutgoingProperties } from './outgoing.ts';
@@ -127,7 +128,7 @@ export class Publisher implements Part {
   /**
    * Publishes one message; resolves when the broker has confirmed it. Rejects with `broker-unavailable` (not connected,
    * blocked by an alarm, or lost before the confirm), `publish-buffer-full`, `confirm-late`, `publish-refused` (nack),
-   * `unroutable` (mandatory and no queue), or, with nothing sent, `field-invalid`, `headers-too-large`, `body-too-large`.
+   * `unroutable` (mandatory and no queue, or no such exchange), or, with nothing sent, `field-invalid`, `headers-too-large`, `body-too-large`.
    * After `confirm-late`, and `broker-unavailable` with `wasSent`, the message may have arrived all the same.
    */
   publish(message: Outgoing): Promise<void> {
@@ -297,6 +298,10 @@ export class Publisher implements Part {
 }
 
 function lost({ message }: Pending, reason: Error | undefined): WarrenError {
+  // The broker closes the channel over one message; the others on it were merely lost.
+  if (replyCodeOf(reason) === 404 && reason?.message.includes(`no exchange '${message.exchange}'`) === true) {
+    return new WarrenError('unroutable', { exchange: message.exchange, routingKey: message.routingKey }, reason);
+  }
   const facts = { reason: 'lost before the confirm', wasSent: true, exchange: message.exchange };
   return new WarrenError('broker-unavailable', facts, reason);
 }

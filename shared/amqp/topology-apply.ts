@@ -1,10 +1,11 @@
 /** Declares the topology on a broker. Never deletes, never changes what exists. */
+import { WarrenError } from '../errors/warren-error.ts';
 import type { Logger } from '../observability/log.ts';
 import { driftError, exists, findDrift } from './topology-drift.ts';
 import type { Drift } from './topology-drift.ts';
-import { withChannel } from './throwaway-channel.ts';
+import { replyCodeOf, withChannel } from './throwaway-channel.ts';
 import type { ThrowawayDeps } from './throwaway-channel.ts';
-import type { Topology } from './topology.ts';
+import type { BindingSpec, Topology } from './topology.ts';
 
 /** What applying needs. */
 export interface TopologyApplyDeps extends ThrowawayDeps {
@@ -39,11 +40,9 @@ export async function applyTopology(deps: TopologyApplyDeps, topology: Topology)
     );
     created.push(spec.name);
   }
-  await withChannel(deps, async (channel) => {
-    for (const { exchange, queue, routingKey } of topology.bindings) {
-      await channel.bindQueue(queue, exchange, routingKey);
-    }
-  });
+  if (!(await bindAll(deps, topology.bindings))) {
+    throw new WarrenError('broker-unavailable', { reason: 'what was declared was deleted meanwhile' });
+  }
   const drift = await findDrift(deps, topology);
   for (const found of drift) {
     deps.log.warn('topology differs', {
@@ -53,4 +52,17 @@ export async function applyTopology(deps: TopologyApplyDeps, topology: Topology)
   }
   if (created.length > 0) deps.log.info('topology applied', { created });
   return { created, drift };
+}
+
+/** Makes bindings, those that exist too. False where an exchange or queue of them is missing. Throws `broker-unavailable`. */
+export async function bindAll(deps: ThrowawayDeps, bindings: readonly BindingSpec[]): Promise<boolean> {
+  return await withChannel(deps, async (channel) => {
+    try {
+      for (const { exchange, queue, routingKey } of bindings) await channel.bindQueue(queue, exchange, routingKey);
+      return true;
+    } catch (thrown) {
+      if (replyCodeOf(thrown) === 404) return false;
+      throw thrown;
+    }
+  });
 }

@@ -6,8 +6,10 @@ import type { Clock } from '../time/clock.ts';
 import type { QueueType } from './capabilities.ts';
 import { goodbyeBy } from './channel.ts';
 import type { AmqpConnection } from './connection.ts';
-import { applyTopology } from './topology-apply.ts';
+import { applyTopology, bindAll } from './topology-apply.ts';
+import { exists } from './topology-drift.ts';
 import { topologyOf } from './topology.ts';
+import type { Topology } from './topology.ts';
 
 /** What the keeper needs. */
 export interface TopologyKeeperDeps {
@@ -26,6 +28,8 @@ export interface TopologyKeeperOptions {
   readonly prefix: string;
   /** `auto`: by the version of the broker. */
   readonly queueType: QueueType | 'auto';
+  /** Milliseconds between two looks at the exchanges and the front door's binding: nobody of ours hears when one is deleted. */
+  readonly lookAgainMs: number;
 }
 
 const LOOK_EVERY_MS = 500;
@@ -38,6 +42,7 @@ export class TopologyKeeper implements Part {
   readonly #loop: Loop;
   #declared = new Set<string>();
   #isApplied = false;
+  #lookedAtMs = 0;
   #listeners: (() => void)[] = [];
 
   constructor(deps: TopologyKeeperDeps, options: TopologyKeeperOptions) {
@@ -89,12 +94,23 @@ export class TopologyKeeper implements Part {
     const { capabilities } = connection;
     if (!connection.isConnected || capabilities === undefined) return;
     const wanted = this.#deps.queues();
-    if (this.#isApplied && wanted.every((queue) => this.#declared.has(queue))) return;
     const { prefix, queueType } = this.#options;
     const type = queueType === 'auto' ? capabilities.queueType : queueType;
+    const isKnown = this.#isApplied && wanted.every((queue) => this.#declared.has(queue));
+    if (isKnown && (await this.#isIntact(topologyOf({ prefix, queues: [], queueType: type })))) return;
     await applyTopology(this.#deps, topologyOf({ prefix, queues: wanted, queueType: type }));
     this.#declared = new Set(wanted);
     this.#isApplied = true;
     for (const listener of this.#listeners.splice(0)) listener();
+  }
+
+  /** Looks at what others publish to. Work queues are missed by who consumes from them, their bindings by who invites. */
+  async #isIntact({ exchanges, bindings }: Topology): Promise<boolean> {
+    const nowMs = this.#deps.clock.monotonicMs();
+    if (nowMs - this.#lookedAtMs < this.#options.lookAgainMs) return true;
+    this.#lookedAtMs = nowMs;
+    for (const { name } of exchanges) if (!(await exists(this.#deps, 'exchange', name))) return false;
+    // Bindings cannot be read over AMQP, and may be made again.
+    return await bindAll(this.#deps, bindings);
   }
 }

@@ -74,6 +74,7 @@ const WAIT_FOR_POSTGRES_MS = 60_000;
 const POSTGRES_AGAIN_MS = 500;
 const PING_EVERY_MS = 1_000;
 const ROWS_IN_WAITING = 1_000;
+const LOOK_AT_EXCHANGES_MS = 30_000;
 
 /** How a service reaches Postgres. */
 export function createDatabase(deps: Omit<BackboneDeps, 'metrics'>, service: string): Database {
@@ -120,7 +121,7 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
   );
   const topology = new TopologyKeeper(
     { ...deps, connection: publishing, queues: options.queues, onFailure },
-    { prefix: config.prefix, queueType },
+    { prefix: config.prefix, queueType, lookAgainMs: LOOK_AT_EXCHANGES_MS },
   );
   const invite = async (invitation: Invitation): Promise<void> => {
     try {

@@ -1,5 +1,6 @@
 /** Services that are asked to end by SIGTERM. */
 import { expect, test } from '@jest/globals';
+import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
@@ -49,6 +50,21 @@ test('a worker hands back what does not end within the grace time; it does not c
   await fleet.ended();
   expect(await fleet.task(id)).toMatchObject({ state: 'succeeded', attempt: 2, failures: 0 });
 });
+
+test('a task that is cancelled while its worker drains is aborted and cancelled, and the worker ends sooner', async () => {
+  await using fleet = await openFleet({ workers: 1 });
+  const [id = ''] = await fleet.submit({ input: { ms: 30_000 } });
+  await eventually(() => expect(fleet.entries(id)).toHaveLength(1));
+  const worker = fleet.worker(0);
+  const ending = worker.terminate();
+  await worker.next('worker draining');
+  const answer = await call(fleet.producer().url, 'POST', `/v1/tasks/${id}/cancel`, {});
+  expect(answer.status).toBe(202);
+  const { code, afterMs } = await ending;
+  expect(code).toBe(0);
+  expect(afterMs).toBeLessThan(10_000); // the grace time
+  expect(await fleet.task(id)).toMatchObject({ state: 'cancelled', attempt: 1 });
+}, 60_000);
 
 test('SIGTERM twice ends a busy worker at once, with 143', async () => {
   await using fleet = await openFleet({ workers: 1 });

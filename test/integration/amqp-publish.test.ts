@@ -92,11 +92,14 @@ describe('a publish', () => {
     await publisher.publish(to(queue, 'third'));
   });
 
-  test('to an exchange that is not there fails, and the next ones work', async () => {
+  test('to an exchange that is not there is unroutable; what was lost with it says so, and the next ones work', async () => {
     const { publisher } = await openPublisher();
     const queue = await broker.queue();
-    const failed = publisher.publish({ ...to(queue, 'a'), exchange: `${broker.prefix}.none` });
-    await expect(failed).rejects.toMatchObject({ code: 'broker-unavailable', facts: { wasSent: true } });
+    const exchange = `${broker.prefix}.none`;
+    const failed = publisher.publish({ ...to(queue, 'a'), exchange });
+    const beside = publisher.publish(to(`${queue}.none`, 'c')).catch((thrown: unknown) => thrown);
+    await expect(failed).rejects.toMatchObject({ code: 'unroutable', facts: { exchange } });
+    expect(await beside).toMatchObject({ code: 'broker-unavailable', facts: { wasSent: true } });
     await eventually(async () => await publisher.publish(to(queue, 'b')));
     expect(await drain(queue)).toEqual(['b']);
   });

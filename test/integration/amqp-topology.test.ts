@@ -10,6 +10,7 @@ import { queueCounts, readyCount } from '../../shared/amqp/throwaway-channel.ts'
 import { applyTopology } from '../../shared/amqp/topology-apply.ts';
 import type { TopologyApplyDeps } from '../../shared/amqp/topology-apply.ts';
 import { findDrift } from '../../shared/amqp/topology-drift.ts';
+import { TopologyKeeper } from '../../shared/amqp/topology-keeper.ts';
 import { namesOf, topologyOf } from '../../shared/amqp/topology.ts';
 import type { Topology } from '../../shared/amqp/topology.ts';
 import { silentLogger } from '../../shared/observability/silent-log.ts';
@@ -114,6 +115,36 @@ describe('applying the topology', () => {
         actual: 'fanout',
       },
     ]);
+  });
+});
+
+describe('a keeper of the topology', () => {
+  test('declares exchanges anew that somebody deleted, and binds the front door again', async () => {
+    await using arranged = await arrange();
+    const { broker, deps } = arranged;
+    const keeper = new TopologyKeeper(
+      { ...deps, random: () => 0.5, queues: () => QUEUES },
+      { prefix: broker.prefix, queueType: 'auto', lookAgainMs: 100 },
+    );
+    await keeper.start();
+    await keeper.whenApplied(AbortSignal.timeout(10_000));
+    const names = namesOf(broker.prefix);
+    await broker.raw.deleteExchange(names.work);
+    await broker.raw.deleteExchange(names.tasks);
+    await broker.raw.unbindQueue(names.dead, names.dlx, '#');
+    await eventually(async () => expect(await findDrift(deps, arranged.topology)).toEqual([]));
+    const publisher = new Publisher(deps, { ...DEFAULT_PUBLISHER, name: 'test' });
+    await publisher.start();
+    for (const [exchange, routingKey] of [
+      [names.tasks, 'any.type'],
+      [names.work, 'low'],
+      [names.dlx, 'any'],
+    ] as const) {
+      const message = { exchange, routingKey, body: Buffer.from('x'), properties: {}, mandatory: true };
+      await eventually(async () => await publisher.publish(message));
+    }
+    await publisher.stop(systemClock.monotonicMs() + 2_000);
+    await keeper.stop(systemClock.monotonicMs() + 2_000);
   });
 });
 
