@@ -107,7 +107,10 @@ describe('over HTTP', () => {
       tags: ['a', 'b'],
       businessKey: 'order 7',
     });
-    expect(accepted(http(envelope(',"delayMs":0'))).delayMs).toBe(0);
+    // Delays are rows, not expirations of messages: what such a one could not hold is no limit.
+    for (const delayMs of [0, 4_294_967_295, 4_294_967_296]) {
+      expect(accepted(http(envelope(`,"delayMs":${delayMs}`))).delayMs).toBe(delayMs);
+    }
   });
 
   test.each([
@@ -123,6 +126,8 @@ describe('over HTTP', () => {
     ['a queue that is no text', envelope(',"queue":null'), ['field-invalid queue']],
     ['priority 10', envelope(',"priority":10'), ['field-invalid priority']],
     ['priority -1', envelope(',"priority":-1'), ['field-invalid priority']],
+    ['priority 255', envelope(',"priority":255'), ['field-invalid priority']],
+    ['priority 256', envelope(',"priority":256'), ['field-invalid priority']],
     ['priority "5"', envelope(',"priority":"5"'), ['field-invalid priority']],
     ['priority 1.5', envelope(',"priority":1.5'), ['field-invalid priority']],
     ['priority 1e9', envelope(',"priority":1e9'), ['field-invalid priority']],
@@ -157,6 +162,7 @@ describe('over HTTP', () => {
     ['U+0000', '{"type":"mail.send","input":{"a":["\\u0000"]}}', ['text-invalid input.a[0]']],
     ['a lone surrogate', '{"type":"mail.send","input":{"\\ud800":1}}', ['text-invalid input']],
     ['an integer beyond 2^53', '{"type":"mail.send","input":{"n":9007199254740993}}', ['number-not-exact input.n']],
+    ['-2^63', '{"type":"mail.send","input":{"n":-9223372036854775807}}', ['number-not-exact input.n']],
     ['1e400', '{"type":"mail.send","input":{"n":1e400}}', ['number-not-exact input.n']],
     ['a body too deep', `{"type":"mail.send","input":${nested(65)}}`, [`body-too-deep input${'.a'.repeat(64)}`]],
     [
