@@ -78,7 +78,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   const progress = new Progress({ db, clock, log, random, onFailure });
   const threads = new ThreadPool(
     { moduleOf: (name) => registry.moduleOf(name) },
-    { ...DEFAULT_THREADS, maxThreads: worker.threads },
+    { ...DEFAULT_THREADS, maxThreads: worker.threads, maxHeapMegabytes: worker.threadHeapMegabytes },
   );
   const runner = new RunHandler(
     {

@@ -8,6 +8,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
 import { codeOf, toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError, isWarrenError } from '../../shared/errors/warren-error.ts';
+import { NonRetryable } from '../../shared/tasks/handler-errors.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { AttemptContext } from './context.ts';
 import type { AttemptToRun, ThreadCallOptions, ThreadRun, Threads } from './run-handler.ts';
@@ -158,7 +159,7 @@ export class ThreadPool implements Threads {
 class ThreadSpeaker {
   readonly #port: MessagePort;
   readonly #ctx: AttemptContext;
-  readonly #calls = new Map<number, (failed: boolean) => void>();
+  readonly #calls = new Map<number, (how: 'well' | 'failed' | 'left') => void>();
   /** What the failure of a call behind a breaker means for it. */
   readonly #meanings = new Map<number, Promise<ToThread>>();
 
@@ -181,7 +182,7 @@ class ThreadSpeaker {
       this.#hear(left.message as FromThread);
     }
     this.#port.close();
-    for (const end of this.#calls.values()) end(false);
+    for (const end of this.#calls.values()) end('left');
   }
 
   #hear(message: FromThread): void {
@@ -206,7 +207,7 @@ class ThreadSpeaker {
   async #endCall(id: number, failed: boolean): Promise<void> {
     const meaning = this.#meanings.get(id);
     this.#meanings.delete(id);
-    this.#calls.get(id)?.(failed);
+    this.#calls.get(id)?.(failed ? 'failed' : 'well');
     if (failed && meaning !== undefined) this.#say(await meaning);
   }
 
@@ -226,14 +227,17 @@ class ThreadSpeaker {
         signal.addEventListener('abort', () => this.#say({ kind: 'breakerCallLate', id }));
         isLetThrough = true;
         this.#say({ kind: 'breakerLetThrough', id });
-        const failed = await new Promise<boolean>((resolve) => this.#calls.set(id, resolve));
-        if (failed) throw new WarrenError('internal', { breaker: name });
+        const how = await new Promise<'well' | 'failed' | 'left'>((resolve) => this.#calls.set(id, resolve));
+        if (how === 'failed') throw new WarrenError('internal', { breaker: name });
+        // The attempt is over and its call was not: nobody knows how it ends, which is neither a failure nor a late success.
+        if (how === 'left') throw new NonRetryable('the attempt ended before its call');
       });
     } catch (thrown) {
       if (isWarrenError(thrown, 'breaker-open')) {
         const refusal = { kind: 'breakerOpen', id, delayMs: Number(thrown.facts['delayMs']) } as const;
-        if (!isLetThrough) this.#say(refusal);
-        return refusal;
+        if (isLetThrough) return refusal;
+        this.#say(refusal);
+        this.#meanings.delete(id); // nobody will ask
       }
     } finally {
       this.#calls.delete(id);

@@ -113,6 +113,12 @@ export const SCHEMA = {
     maxAbandoned: integer('Handlers that ignore their abort before the worker drains and restarts.', 10, 1, 10_000),
     drainMs: integer('Milliseconds that running attempts get at shutdown before they are aborted.', 25_000, 0, DAY_MS),
     threads: integer('Threads for task types with isolation "thread"; 0: such types are refused.', 1, 0, 64),
+    threadHeapMegabytes: integer(
+      'Megabytes of heap of each such thread; beyond it the thread ends and its attempt fails.',
+      512,
+      16,
+      65_536,
+    ),
     resultMaxBytes: integer('Bytes that the result of an attempt may have.', 262_144, 0, 16_777_216),
     maxLoopBlockMs: integer(
       'Milliseconds that the event loop may be blocked before the lease is no longer renewed.',

@@ -21,17 +21,27 @@ test('a worker with more handlers that ignore their abort than it may have drain
   expect((await fleet.attempts()).map(({ outcome }) => outcome)).toEqual(Array(4).fill('timeout'));
 });
 
-test('a handler that blocks its thread is killed at its timeout, and nobody else notices', async () => {
-  await using fleet = await openFleet({ workers: 1, tasks: ['well-behaved', 'ill-behaved'] });
-  await fleet.submit({ type: 'fault.blocker' }, { type: 'fault.blocker' });
+test('handlers that block their thread, or take memory there without end, lose only that, and nobody else notices', async () => {
+  await using fleet = await openFleet({
+    workers: 1,
+    tasks: ['well-behaved', 'ill-behaved'],
+    env: { WARREN_WORKER_THREAD_HEAP_MEGABYTES: '32' },
+  });
+  const bad = await fleet.submit({ type: 'fault.blocker' }, { type: 'fault.greedy' }, { type: 'fault.blocker' });
   const neighbours = await fleet.submit(...Array.from({ length: 20 }, () => ({ input: { ms: 5 } })));
 
-  expect(await fleet.ended()).toMatchObject({ accepted: 22, succeeded: 20, dead: 2 });
-  expect((await fleet.deadLetters()).map(({ reason }) => reason)).toEqual(['timeout', 'timeout']);
+  expect(await fleet.ended()).toMatchObject({ accepted: 23, succeeded: 20, dead: 3 });
+  const letters = await fleet.deadLetters();
+  expect(bad.map((id) => letters.find(({ task_id: taskId }) => taskId === id)?.reason)).toEqual([
+    'timeout',
+    'attempts_exhausted',
+    'timeout',
+  ]);
   for (const id of neighbours) expect(fleet.entries(id).map(({ event }) => event)).toEqual(['started', 'ended']);
-  const blocked = fleet.entries().filter(({ taskId }) => !neighbours.includes(taskId));
-  expect(blocked).toHaveLength(2);
+  expect(fleet.entries(bad[1]).map(({ attempt }) => attempt)).toEqual([1, 2]);
+  for (const { error_message: message } of await fleet.attempts(bad[1])) expect(message).toContain('out of memory');
   expect(fleet.worker(0).logged('lease not renewed')).toEqual([]);
+  expect(fleet.worker(0).exitCode).toBeUndefined();
 });
 
 test('a handler that calls process.exit takes its worker with it; whoever ran there runs again, and it does too', async () => {

@@ -1,5 +1,5 @@
 /** A task whose workers died runs alone in its worker, and whatever cuts its wait short strands neither it nor the others. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { count, once, openFaulty, readTask, rows } from '../support/core.ts';
@@ -8,6 +8,8 @@ import { inviteTask, openIntake, succeeded } from '../support/intake.ts';
 import type { TestIntake } from '../support/intake.ts';
 import { openWork } from '../support/work.ts';
 import type { TestWork } from '../support/work.ts';
+
+jest.setTimeout(30_000);
 
 let work: TestWork;
 beforeAll(async () => {

@@ -34,6 +34,8 @@ export interface TestRunner extends AsyncDisposable {
   readonly progress: { readonly taskId: TaskId; readonly fraction: number; readonly step: string | undefined }[];
   readonly lines: LoggedLine[];
   readonly tooManyAbandoned: number[];
+  /** Names of breakers, one for each call that succeeded after its timeout. */
+  readonly lateCalls: string[];
   /** Directory below which attempts get theirs. */
   readonly tempRoot: string;
   /** Runs attempt 1 of a new task, or of `taskId`. */
@@ -56,9 +58,15 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   const log = listLogger(lines);
   const progress: TestRunner['progress'] = [];
   const tooManyAbandoned: number[] = [];
+  const lateCalls: string[] = [];
   const metrics = createMetrics({ service: 'test', version: '', withProcess: false });
   const breakers = new Breakers(
-    { clock: systemClock, random: () => 0.5, isFailure: isDependencyFailure },
+    {
+      clock: systemClock,
+      random: () => 0.5,
+      isFailure: isDependencyFailure,
+      onLateCompletion: (name) => lateCalls.push(name),
+    },
     { ...DEFAULT_BREAKER, ...options.breaker },
   );
   const tempDirs = new TempDirs({ log }, { root: tempRoot });
@@ -91,6 +99,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
     progress,
     lines,
     tooManyAbandoned,
+    lateCalls,
     tempRoot,
     run: (type, input, taskId = newId()) =>
       runner.run({ type, taskId, attempt: 1, input: Buffer.from(JSON.stringify(input)) }),

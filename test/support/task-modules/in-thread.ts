@@ -83,6 +83,7 @@ export const calls = defineTask({
     ctx.breaker('dependency', async (signal) => {
       await sleep(1);
       if (input === 'hang') await sleep(60_000, undefined, { signal });
+      if (input === 'block') for (;;);
       if (input === 'fail') throw new Error('refused');
       if (input === 'wrong') throw new NonRetryable('404');
       return 'called';

@@ -77,3 +77,16 @@ export const stray = defineTask({
     note(journal, ctx, 'ended');
   },
 });
+
+/** Takes memory in its thread until there is none. */
+export const greedy = defineTask({
+  name: 'fault.greedy',
+  input: z.strictObject(journalled),
+  isolation: 'thread',
+  retry: { maxAttempts: 2, firstDelayMs: 50, maxDelayMs: 100 },
+  run: ({ journal }, ctx) => {
+    note(journal, ctx, 'started');
+    const kept: unknown[] = [];
+    for (;;) kept.push(Array.from({ length: 10_000 }, (_, index) => ({ index })));
+  },
+});

@@ -1,5 +1,5 @@
 import { access } from 'node:fs/promises';
-import { describe, expect, test } from '@jest/globals';
+import { describe, expect, jest, test } from '@jest/globals';
 import { newId } from '../../../../shared/tasks/ids.ts';
 import type { Outcome } from '../../../../shared/tasks/outcome.ts';
 import * as types from '../../../support/task-modules/in-thread.ts';
@@ -8,6 +8,8 @@ import { openRunner } from '../../../support/runner.ts';
 import type { TestRunner } from '../../../support/runner.ts';
 
 const module = new URL('../../../support/task-modules/in-thread.ts', import.meta.url).href;
+jest.setTimeout(30_000); // starting threads takes seconds on a loaded machine
+
 const open = (threads = {}, breaker = {}): Promise<TestRunner> =>
   openRunner({ module, threads: { maxThreads: 2, ...threads }, breaker, run: { abortGraceMs: 50 } });
 
@@ -141,4 +143,13 @@ test('a type whose module no longer exports it fails, and does not hang', async 
   await using runner = await open();
   const gone = { ...types.echo, name: 'thread.gone' };
   expect(await runner.run(gone, 1)).toMatchObject({ kind: 'failed', error: { code: 'task-module-invalid' } });
+});
+
+test('a call behind a breaker that ends with its thread is no late success', async () => {
+  await using runner = await open({ maxThreads: 1 }, { callTimeoutMs: 50 });
+  expect(valueOf(await runner.run(types.calls, 'ok'))).toBe('called'); // the thread is there
+  const blocks = { ...types.calls, timeoutMs: 400 };
+  expect(await runner.run(blocks, 'block')).toMatchObject({ kind: 'failed', reason: 'timeout' });
+  expect(runner.lateCalls).toEqual([]);
+  expect(runner.breakers.states()).toEqual(new Map([['dependency', 'closed']]));
 });
