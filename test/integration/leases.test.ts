@@ -5,11 +5,12 @@ import type { LeasesDeps, LeasesOptions } from '../../services/worker/leases.ts'
 import { loadConfig } from '../../shared/config/load.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { systemClock } from '../../shared/time/clock.ts';
-import { addTask, count, openFaulty, openWorker, partDeps, rows } from '../support/core.ts';
+import { addTask, count, openFaulty, openWorker, partDeps, readTask, rows } from '../support/core.ts';
 import { aDatabase, openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { FaultyProxy } from '../support/faulty-proxy.ts';
+import { openReaper } from '../support/reaper.ts';
 import { listLogger } from '../support/runner.ts';
 import type { LoggedLine } from '../support/runner.ts';
 
@@ -123,6 +124,23 @@ test('with the defaults a worker that was killed is noticed within 25 seconds', 
   expect(config.lease.lapseMs + config.reaper.intervalMs * 1.1).toBeLessThanOrEqual(25_000);
   expect([config.lease.renewMs, config.lease.lapseMs]).toEqual([1_500, 20_000]);
 });
+
+test('what runs for many lease times stays with its worker while that renews, and runs once', async () => {
+  const LAPSE_MS = 2_000;
+  await using open = openLeases();
+  await using reaper = await openReaper(db, LAPSE_MS);
+  await open.leases.start();
+  await leased(open);
+  const worker = await openWorker(db, { worker: open.leases.workerId });
+  const claim = await worker.win(await addTask(db));
+  await reaper.wait(LAPSE_MS * 2); // its patience with what it cannot know is over
+  const startMs = systemClock.monotonicMs();
+  await eventually(() => expect(systemClock.monotonicMs() - startMs).toBeGreaterThan(2 * LAPSE_MS));
+  await reaper.rounds();
+  expect(open.heard.lapses).toBe(0);
+  expect(await worker.settles.succeed(claim, undefined)).toBe('succeeded');
+  expect(await readTask(db, claim.taskId)).toMatchObject({ attempt: 1, lost_attempts: 0 });
+}, 30_000);
 
 test('a worker hears with a renewal what is to be cancelled, and which old claims name it', async () => {
   await using open = openLeases();
