@@ -51,7 +51,7 @@ async function die(name: string, amount: number): Promise<void> {
 
 const recorded = async (name: string): Promise<number> => await count(db(), 'dead_letters', `routing_key = '${name}'`);
 
-describe('case N6: no second letter', () => {
+describe('no second letter', () => {
   test('for deliveries whose ack was lost after the commit', async () => {
     await using handler = await faultyHandler();
     const taskId = await desk.deadTask();
@@ -128,7 +128,7 @@ test('a task whose message never came has a whole letter all the same', async ()
   expect((await handler.get('/metrics')).text).not.toContain('warren_dead_letters_total{');
 });
 
-describe('case N12: a letter that Postgres refuses', () => {
+describe('a letter that Postgres refuses', () => {
   afterEach(async () => {
     await rows(db(), 'drop trigger if exists refuse on dead_letters');
   });
@@ -173,7 +173,7 @@ describe('case N12: a letter that Postgres refuses', () => {
   });
 });
 
-test('case F10: a message beyond the limit of the front door is kept whole', async () => {
+test('a message beyond the limit of the front door is kept whole', async () => {
   await using handler = await desk.handler();
   const body = Buffer.alloc(1_048_576, 'x');
   await desk.door.publish('test.noop', body, { messageId: 'large' });

@@ -93,7 +93,7 @@ describe('a dead task', () => {
     ]);
   });
 
-  test('case N3: dies and is replayed five times, each with a letter of its own and the whole history', async () => {
+  test('dies and is replayed five times, each with a letter of its own and the whole history', async () => {
     const taskId = await addTask(db());
     for (let round = 1; round <= 5; round += 1) {
       await desk.kill(taskId);
@@ -113,7 +113,7 @@ describe('a dead task', () => {
     expect(await readTask(db(), taskId)).toMatchObject({ state: 'pending', generation: 6, attempt: 5, failures: 0 });
   });
 
-  test('case N11: the late success of the attempt that died changes nothing after the replay', async () => {
+  test('the late success of the attempt that died changes nothing after the replay', async () => {
     const taskId = await addTask(db());
     const worker = await openWorker(db());
     const claim = await worker.win(taskId);
@@ -284,7 +284,7 @@ describe('a foreign letter', () => {
     await desk.door.next(target);
   });
 
-  test('case F14: headers of every AMQP type come out of a replay as they went in', async () => {
+  test('headers of every AMQP type come out of a replay as they went in', async () => {
     const eight = Buffer.alloc(8);
     eight.writeDoubleBE(1.5);
     const fields = Buffer.concat([

@@ -18,7 +18,7 @@ afterAll(async () => {
 });
 
 test(
-  'case N7: every task that dies meanwhile has its letter, and no work is held up',
+  'every task that dies meanwhile has its letter, and no work is held up',
   async () => {
     const { raw } = desk.door.broker;
     const { dead, dlx, work, queue } = desk.door.names;

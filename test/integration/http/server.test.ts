@@ -114,17 +114,17 @@ describe('bodies', () => {
     ['multipart/form-data; boundary=x'],
     ['application/json; charset=utf-16'],
     ['application/jsonx'],
-  ])('case F12: %s is refused', async (type) => {
+  ])('%s is refused', async (type) => {
     const answer = await post(await serve(), '{"name":"a"}', { 'content-type': type });
     expect(problemOf(answer)).toMatchObject({ answered: 415, type: 'content-type-unsupported' });
   });
 
-  test('case F12: a compressed body, or one that says so, is refused', async () => {
+  test('a compressed body, or one that says so, is refused', async () => {
     const answer = await post(await serve(), '{"name":"a"}', { ...JSON_HEADERS, 'content-encoding': 'gzip' });
     expect(problemOf(answer)).toMatchObject({ answered: 415, type: 'content-type-unsupported', encoding: 'gzip' });
   });
 
-  test('case F10: 200 MB in chunks are stopped early with bounded memory', async () => {
+  test('200 MB in chunks are stopped early with bounded memory', async () => {
     const url = await serve();
     const { socket, closed } = await openSocket(url);
     const before = process.memoryUsage().rss;
@@ -146,7 +146,7 @@ describe('bodies', () => {
     expect((await post(url, '{"name":"a"}')).status).toBe(202);
   });
 
-  test('case F10: a body that comes too slowly is answered 408 and cut', async () => {
+  test('a body that comes too slowly is answered 408 and cut', async () => {
     const { socket, closed } = await openSocket(await serve({ requestWithinMs: 300 }));
     socket.write(
       'POST /v1/things HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{',
@@ -254,7 +254,7 @@ describe('on loopback without a token', () => {
     ['a sandboxed page', { origin: 'null' }, 'origin'],
     ['a request that a browser calls cross-site', { 'sec-fetch-site': 'cross-site' }, 'sec-fetch-site'],
     ['a request that a browser calls same-site', { 'sec-fetch-site': 'same-site' }, 'sec-fetch-site'],
-  ])('case Q2: %s may not', async (_who, headers, header) => {
+  ])('%s may not', async (_who, headers, header) => {
     const answer = await post(await serve(), '{"name":"a"}', { ...JSON_HEADERS, ...headers } as Record<string, string>);
     expect(problemOf(answer)).toMatchObject({ answered: 403, type: 'origin-refused', header });
   });

@@ -90,7 +90,7 @@ describe('values', () => {
 });
 
 describe('availability', () => {
-  test('case M1: sessions ended by the server, idle or busy, do not end the process', async () => {
+  test('sessions ended by the server, idle or busy, do not end the process', async () => {
     await using other = await openEmptyDatabase();
     const { database } = other;
     for (let round = 0; round < 20; round += 1) {
@@ -111,7 +111,7 @@ describe('availability', () => {
     expect(database.isAvailable).toBe(true);
   });
 
-  test('case M2: with every connection in use the next caller is refused in time and waiters are counted', async () => {
+  test('with every connection in use the next caller is refused in time and waiters are counted', async () => {
     const small = aDatabase(db.url, { max: 1, connectTimeoutMs: 300 });
     await small.connectOrThrow();
     const held = await small.checkOut();
@@ -124,7 +124,7 @@ describe('availability', () => {
     await small.stop(soon());
   });
 
-  test('case M2: a row held by somebody else is a lock timeout', async () => {
+  test('a row held by somebody else is a lock timeout', async () => {
     const hasty = aDatabase(db.url, { lockTimeoutMs: 100 });
     await hasty.connectOrThrow();
     const failed = await inTransaction(db.database, async (tx) => {
@@ -150,7 +150,7 @@ describe('availability', () => {
     await away.stop(soon());
   });
 
-  test('case O6: users with any character in their names connect', async () => {
+  test('users with any character in their names connect', async () => {
     const user = `p@:/#%?&\\_$ ü ${randomUUID()}`;
     await db.database.query({ text: `create role "${user}" login password 'p@:/#%?&\\_$'` });
     const url = new URL(db.url);

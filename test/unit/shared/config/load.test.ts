@@ -148,7 +148,7 @@ describe('a file that is none', () => {
   });
 });
 
-test('case F3: prototype keys are unknown settings and change no object', () => {
+test('prototype keys are unknown settings and change no object', () => {
   const faults = faultsOf({
     file: file(
       'proto.json',

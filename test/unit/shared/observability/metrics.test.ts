@@ -62,7 +62,7 @@ test('histograms add up their buckets', async () => {
   ]);
 });
 
-test('case P1: names without end stay 501 series, and hostile ones stay one line', async () => {
+test('names without end stay 501 series, and hostile ones stay one line', async () => {
   const metrics = make();
   for (let index = 0; index < 2_000; index += 1) metrics.lateCompletions.add(1, `type-${index}`);
   const lines = await linesOf(metrics, 'warren_late_completions_total');
