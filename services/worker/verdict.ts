@@ -1,4 +1,7 @@
 /** From how an attempt ended to what its task becomes. Pure. */
+import { CATALOGUE } from '../../shared/errors/catalogue.ts';
+import { WarrenError } from '../../shared/errors/warren-error.ts';
+import { describeError } from '../../shared/tasks/outcome.ts';
 import type { AttemptError, Outcome } from '../../shared/tasks/outcome.ts';
 import { retryDelayMs } from '../../shared/tasks/retry-policy.ts';
 import type { RetryPolicy } from '../../shared/tasks/retry-policy.ts';
@@ -32,7 +35,8 @@ export function judge(outcome: Exclude<Outcome, { kind: 'succeeded' }>, budget: 
     case 'failed': {
       const failures = budget.failures + 1;
       const historical = outcome.reason === 'timeout' ? 'timeout' : 'failed';
-      const common = { failures: 1, outcome: historical, error: outcome.error } as const;
+      const error = outcome.abandoned === true ? saysItStillRuns(outcome.error) : outcome.error;
+      const common = { failures: 1, outcome: historical, error } as const;
       if (!outcome.retryable) return { ...common, state: 'dead', delayMs: 0, reason: deathReasonOf(outcome.reason) };
       if (failures >= budget.maxAttempts) {
         const reason = outcome.reason === 'timeout' ? 'timeout' : 'attempts_exhausted';
@@ -58,10 +62,16 @@ export function judge(outcome: Exclude<Outcome, { kind: 'succeeded' }>, budget: 
         delayMs: 0,
         outcome: isCancel ? 'cancelled' : 'interrupted',
         reason: 'deadline_passed',
-        error: undefined,
+        error:
+          outcome.abandoned === true ? describeError(new WarrenError('abort-ignored', { by: outcome.by })) : undefined,
       };
     }
   }
+}
+
+/** It may overlap its successor: the history has to say so. Type and code stay what they are, for policies and for groups. */
+function saysItStillRuns(error: AttemptError): AttemptError {
+  return { ...error, message: `${error.message} ${CATALOGUE['abort-ignored'].title}` };
 }
 
 function deathReasonOf(reason: Extract<Outcome, { kind: 'failed' }>['reason']): string {

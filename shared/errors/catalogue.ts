@@ -73,6 +73,7 @@ export const CATALOGUE = {
   // A task's run.
   'attempt-timeout': later(500, 'The attempt ran longer than the timeout of its task type.'),
   'attempt-interrupted': later(500, 'The attempt was aborted because its worker stops or lost its lease.'),
+  'abort-ignored': later(500, 'The handler ignored its abort, and may still run beside the next attempt.'),
   'thread-lost': later(500, 'The thread of the handler ended under it; its worker goes on.'),
   'breaker-open': later(503, 'The circuit breaker of this dependency is open.'),
   'result-unstorable': wrong(500, 'The result of the attempt cannot be stored.'),

@@ -18,7 +18,9 @@ test('a worker with more handlers that ignore their abort than it may have drain
   // The neighbour was let run to its end.
   expect(await fleet.ended()).toMatchObject({ accepted: 5, succeeded: 1, dead: 4, letters: 4 });
   expect(new Set((await fleet.deadLetters()).map(({ reason }) => reason))).toEqual(new Set(['timeout']));
-  expect((await fleet.attempts()).map(({ outcome }) => outcome)).toEqual(Array(4).fill('timeout'));
+  for (const attempt of await fleet.attempts()) {
+    expect(attempt).toMatchObject({ outcome: 'timeout', error_message: expect.stringContaining('may still run') });
+  }
 });
 
 test('handlers that block their thread, or take memory there without end, lose only that, and nobody else notices', async () => {

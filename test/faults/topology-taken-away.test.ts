@@ -29,7 +29,7 @@ test('a work queue deleted under a busy and an idle worker is declared anew and 
   await fleet.worker(0).ready();
   expect(await broker.raw.checkQueue(queue)).toMatchObject({ consumerCount: 1 });
   await expectSoundHistory(fleet);
-}, 60_000);
+});
 
 test('a binding or an exchange that is deleted costs no invitation: it is declared anew', async () => {
   await using fleet = await openFleet();
@@ -38,7 +38,7 @@ test('a binding or an exchange that is deleted costs no invitation: it is declar
   expect(await runSoon(fleet)).toBe('succeeded');
   await broker.raw.deleteExchange(fleet.names.work);
   expect(await runSoon(fleet)).toBe('succeeded');
-}, 60_000);
+});
 
 test('a queue that is there with other arguments is named and kept, and what it refuses is invited until it is taken', async () => {
   await using fleet = await openFleet({ workers: 0 });
@@ -67,7 +67,7 @@ test('a queue that is there with other arguments is named and kept, and what it 
   );
   expect(await broker.raw.checkQueue(queue)).toMatchObject({ messageCount: 0, consumerCount: 1 }); // kept as it was
   await expectSoundHistory(fleet);
-}, 60_000);
+});
 
 /** Submits a task and moves time on until it has ended. */
 async function runSoon(fleet: Fleet): Promise<string> {

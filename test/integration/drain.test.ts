@@ -66,7 +66,7 @@ async function openDraining(
 }
 
 const historyOf = async (id: string): Promise<unknown[]> =>
-  await rows(work.db, 'select attempt, outcome from attempts where task_id = $1', id);
+  await rows(work.db, 'select attempt, outcome, error_code from attempts where task_id = $1', id);
 
 test('what runs ends and is settled and answered; what was not started is invited anew', async () => {
   const hold = new AbortController();
@@ -106,7 +106,7 @@ test('what does not end in time is aborted and handed back, uncounted', async ()
   await drain.stop(inMs(4_500));
   expect(heard).toMatchObject({ code: 'attempt-interrupted', facts: { by: 'shutdown' } });
   expect(await readTask(work.db, id)).toMatchObject({ state: 'pending', attempt: 1, failures: 0, lost_attempts: 0 });
-  expect(await historyOf(id)).toEqual([{ attempt: 1, outcome: 'interrupted' }]);
+  expect(await historyOf(id)).toEqual([{ attempt: 1, outcome: 'interrupted', error_code: null }]);
   expect(open.worker.invited).toMatchObject([{ invitations: [{ taskId: id }] }]);
 });
 
@@ -121,6 +121,7 @@ test('what ignores its abort does not keep the worker: it is handed back without
   expect(systemClock.monotonicMs() - startMs).toBeLessThan(4_000);
   expect(await readTask(work.db, id)).toMatchObject({ state: 'pending', failures: 0 });
   expect(worker.runner.runner.abandonedCount).toBe(1);
+  expect(await historyOf(id)).toEqual([{ attempt: 1, outcome: 'interrupted', error_code: 'abort-ignored' }]);
   hold.abort();
   await work.take();
 });

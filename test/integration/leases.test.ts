@@ -140,7 +140,7 @@ test('what runs for many lease times stays with its worker while that renews, an
   expect(open.heard.lapses).toBe(0);
   expect(await worker.settles.succeed(claim, undefined)).toBe('succeeded');
   expect(await readTask(db, claim.taskId)).toMatchObject({ attempt: 1, lost_attempts: 0 });
-}, 30_000);
+});
 
 test('a worker hears with a renewal what is to be cancelled, and which old claims name it', async () => {
   await using open = openLeases();

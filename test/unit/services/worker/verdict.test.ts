@@ -97,3 +97,16 @@ describe('invariant 3: an attempt that did not fail', () => {
     });
   });
 });
+
+test('invariant 3: an attempt whose handler ignored its abort says in the history that it may still run', () => {
+  const stillRuns = 'The handler ignored its abort, and may still run beside the next attempt.';
+  const timeout = failed({ reason: 'timeout', abandoned: true });
+  expect(judge(timeout, budget, most).error).toEqual({ ...error, message: `no ${stillRuns}` });
+  for (const by of ['shutdown', 'lease', 'cancel'] as const) {
+    expect(judge({ kind: 'interrupted', by, abandoned: true }, budget, most).error).toMatchObject({
+      code: 'abort-ignored',
+      message: `${stillRuns} (by: ${by})`,
+    });
+    expect(judge({ kind: 'interrupted', by }, budget, most).error).toBeUndefined();
+  }
+});
