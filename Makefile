@@ -1,6 +1,6 @@
 # Warren's commands. `make` alone lists them. Only Node 20.19 or newer, git and make have to be there.
 .DEFAULT_GOAL := help
-.PHONY: help install build emit demo up down test test-long test-brokers bench golden fix lint check clean-stack
+.PHONY: help install build emit demo up down test test-long test-brokers chaos bench golden fix lint check clean-stack
 MAKEFLAGS += --no-print-directory
 STACK := node dist/deploy/local-stack/main.js
 
@@ -32,6 +32,9 @@ test-long: emit ## the same, with the cases that take real time
 test-brokers: emit ## the same, with integration and fault tests on 3.10 and 4.3, or on each of WARREN_TEST_AMQP_URLS
 	@node dist/scripts/test-run.js --brokers $(TEST_FLAGS)
 
+chaos: build ## kill, freeze, cut and restart all under load, then check every invariant (CHAOS_SECONDS, CHAOS_SEED, CHAOS_BROKER)
+	@node dist/test/chaos/main.js
+
 # As `build`, but a fault of the types does not end it: the test run names it among its results.
 emit: install
 	@npm run --silent build >/dev/null || node dist/scripts/copy-assets.js
@@ -54,3 +57,4 @@ check: install ## check the types
 clean-stack: build ## stop the private servers and remove their data
 	@$(STACK) reset --name dev
 	@$(STACK) reset --name test
+	@$(STACK) reset --name chaos

@@ -13,6 +13,8 @@ import { loadState, newState, saveState, settlePorts } from './state.ts';
 import type { ServerState } from './state.ts';
 
 const run = promisify(execFile);
+/** Milliseconds that a command of `rabbitmqctl` may take; a virtual machine is started for each. */
+const CTL_WITHIN_MS = 60_000;
 
 /** A private broker, started or not. */
 export class PrivateBroker implements ServerControl {
@@ -76,13 +78,15 @@ export class PrivateBroker implements ServerControl {
     await endProcess(this.#state?.processes['broker'], 'SIGKILL', STOP_WITHIN_MS);
   }
 
-  /** Runs `rabbitmqctl` on it, as its own user, and gives what that printed. */
-  async control(...args: readonly string[]): Promise<string> {
-    const { user } = this.#options;
-    const { cwd, env } = this.#process('rabbitmqctl', this.#known);
-    const program = join(dirname(this.#binaries.server), 'rabbitmqctl');
-    const asUser = user === undefined ? {} : { uid: user.uid, gid: user.gid };
-    return (await run(program, [...args], { cwd, env, ...asUser })).stdout;
+  async ctl(...args: readonly string[]): Promise<string> {
+    const { cwd, env, user } = this.#process('rabbitmqctl', this.#known);
+    const { stdout } = await run(join(dirname(this.#binaries.server), 'rabbitmqctl'), ['--quiet', ...args], {
+      cwd,
+      env: { ...env, RABBITMQ_CTL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1}' },
+      timeout: CTL_WITHIN_MS,
+      ...(user === undefined ? {} : { uid: user.uid, gid: user.gid }),
+    });
+    return stdout;
   }
 
   get #known(): ServerState {

@@ -15,6 +15,8 @@ export interface ServerControl {
   stop(): Promise<void>;
   /** SIGKILL: as a crash. */
   kill(): Promise<void>;
+  /** Runs `rabbitmqctl` against a private broker and gives what it printed; absent for any other server. */
+  ctl?(...args: readonly string[]): Promise<string>;
 }
 
 /** What a private server is told. */

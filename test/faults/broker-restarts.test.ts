@@ -70,7 +70,7 @@ test('while an alarm of the broker blocks publishes tasks are accepted, what run
   await using fleet = await open();
   const [running = ''] = await fleet.submit({ input: { ms: 2_000 } });
   await eventually(() => expect(fleet.entries(running)).toHaveLength(1));
-  await broker.control('set_vm_memory_high_watermark', '0');
+  await broker.ctl('set_vm_memory_high_watermark', '0');
   try {
     const startMs = performance.now();
     expect(await fleet.submit(...Array.from({ length: 20 }, () => ({})))).toHaveLength(20);
@@ -87,7 +87,7 @@ test('while an alarm of the broker blocks publishes tasks are accepted, what run
     await eventually(async () => expect(await fleet.task(running)).toMatchObject({ state: 'succeeded', attempt: 1 }));
     expect(await fleet.books()).toMatchObject({ accepted: 22, succeeded: 1, waiting: 21 });
   } finally {
-    await broker.control('set_vm_memory_high_watermark', '0.4');
+    await broker.ctl('set_vm_memory_high_watermark', '0.4');
   }
   await expectEnded(fleet, 22);
   expect(await (await fetch(`${fleet.producer().url}/readyz`)).json()).toMatchObject({ status: 'ok' });

@@ -25,21 +25,11 @@ import { openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { expectBalance, openAudit } from '../support/ledger.ts';
+import { seeded } from '../support/seeded.ts';
 
 const TASKS = 150;
 const WORKERS = 3;
 const ENDED = `('succeeded', 'dead', 'cancelled', 'expired')`;
-
-/** Numbers from 0 to 1 that are the same for a seed (mulberry32). */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 let opened: TestDatabase;
 let db: TestDatabase['database'];

@@ -15,6 +15,7 @@ import type { TestDatabase } from './database.ts';
 import { eventually } from './eventually.ts';
 import { FaultyProxy } from './faulty-proxy.ts';
 import { listAttempts, listLetters, listQueues, listTasks, makeDue, readBooks, readTask } from './fleet.sql.ts';
+import { ANY_PORT, quickSettings } from './quick-settings.ts';
 import { ServiceProcess } from './service-process.ts';
 import './suppressed-error.ts';
 import { readJournal } from './tasks/journal.ts';
@@ -84,11 +85,6 @@ interface Proxies {
   readonly postgres: FaultyProxy | undefined;
 }
 
-const PORTS: Readonly<Record<ServiceName, string>> = {
-  producer: 'WARREN_HTTP_PRODUCER_PORT',
-  worker: 'WARREN_HTTP_WORKER_PORT',
-  'dead-letter-handler': 'WARREN_HTTP_DEAD_LETTER_HANDLER_PORT',
-};
 const BATCH = 500;
 
 /** A fleet. Disposing of it stops all, and fails where a process did not end well or logged what nobody expected. */
@@ -136,7 +132,7 @@ export class Fleet implements AsyncDisposable {
   ): ServiceProcess {
     const count = this.all(service).length;
     const name = `${service}-${count}`;
-    const process = new ServiceProcess(service, name, { ...this.environment(tasks), [PORTS[service]]: '0', ...env });
+    const process = new ServiceProcess(service, name, { ...this.environment(tasks), ...env });
     this.#processes.push(process);
     return process;
   }
@@ -145,23 +141,13 @@ export class Fleet implements AsyncDisposable {
   environment(tasks: readonly string[] = []): Readonly<Record<string, string>> {
     const { queues = 'default:8', leaseMs = 2_000, env = {} } = this.#options;
     const { broker, postgres } = this.#proxies;
+    const modules = tasks.map((name) => `./dist/test/support/tasks/${name}.js`);
+    const tempDir = join(this.#journalDir, 'temp');
     return {
-      WARREN_PREFIX: this.prefix,
+      ...quickSettings({ prefix: this.prefix, queues, tasks: modules, leaseMs, tempDir }),
+      ...ANY_PORT,
       AMQP_URL: broker?.urlOf(AMQP_URL) ?? AMQP_URL,
       DATABASE_URL: postgres?.urlOf(this.database.url) ?? this.database.url,
-      WARREN_QUEUES: queues,
-      WARREN_TASKS: tasks.map((name) => `./dist/test/support/tasks/${name}.js`).join(','),
-      WARREN_WORKER_TEMP_DIR: join(this.#journalDir, 'temp'),
-      WARREN_WORKER_DRAIN_MS: '10000',
-      WARREN_LEASE_RENEW_MS: String(Math.max(100, Math.floor(leaseMs / 5))),
-      WARREN_LEASE_LAPSE_MS: String(leaseMs),
-      WARREN_REAPER_INTERVAL_MS: '200',
-      WARREN_DISPATCHER_INTERVAL_MS: '100',
-      WARREN_SWEEPER_INTERVAL_MS: '200',
-      WARREN_SWEEPER_AFTER_MS: '2000',
-      WARREN_AMQP_RECONNECT_MIN_MS: '100',
-      WARREN_AMQP_RECONNECT_MAX_MS: '1000',
-      WARREN_POSTGRES_POOL_MAX: '6',
       ...env,
     };
   }

@@ -1,0 +1,41 @@
+/** Invariant 6: only transitions of the table, times in order, nothing left over. */
+import { isTransition, TASK_STATES } from '../../shared/tasks/state-machine.ts';
+import type { TaskState } from '../../shared/tasks/state-machine.ts';
+import type { Violation } from './checker.ts';
+import type { Evidence, Step, TaskRow } from './evidence.ts';
+
+/** Looks at transitions, times and leftovers. */
+export function checkStates({ tasks, steps, left }: Evidence): readonly Violation[] {
+  return [
+    ...steps.flatMap(checkStep),
+    ...tasks.flatMap(checkTimes),
+    ...Object.entries(left)
+      .filter(([, count]) => count > 0)
+      .map(
+        ([place, count]) => ({ invariant: 6, what: 'something is left over', about: `${place}: ${count}` }) as const,
+      ),
+  ];
+}
+
+function checkStep({ taskId, before, after, attemptBefore, attemptAfter }: Step): readonly Violation[] {
+  const about = `${taskId} from ${before} to ${after}, attempt ${attemptBefore} to ${attemptAfter}`;
+  if (!isState(before) || !isState(after) || !isTransition(before, after)) {
+    return [{ invariant: 6, what: 'a transition that is not in the table', about }];
+  }
+  const rise = after === 'running' ? 1 : 0;
+  if (attemptAfter === attemptBefore + rise) return [];
+  return [{ invariant: 6, what: 'an attempt number that did not rise with its claim', about }];
+}
+
+function checkTimes({ id, state, acceptedAt, startedAt, finishedAt }: TaskRow): readonly Violation[] {
+  const instants = [acceptedAt, startedAt, finishedAt]
+    .filter((each) => each !== undefined)
+    .map((each) => each.getTime());
+  const isInOrder = instants.every((each, index) => index === 0 || (instants[index - 1] as number) <= each);
+  if (isInOrder) return [];
+  return [{ invariant: 6, what: 'times that are not in order', about: `${id} (${state})` }];
+}
+
+function isState(text: string): text is TaskState {
+  return (TASK_STATES as readonly string[]).includes(text);
+}

@@ -1,0 +1,169 @@
+/** The load: mixed tasks through both doors, at a steady rate, whatever happens to the services. */
+import { randomUUID } from 'node:crypto';
+import { call } from '../../scripts/call.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { drawKind, KINDS } from './kinds.ts';
+import type { Kind } from './kinds.ts';
+import type { ChaosPublisher } from './publisher.ts';
+import type { Submissions } from './submissions.ts';
+
+/** What the load needs. */
+export interface LoadDeps {
+  readonly submissions: Submissions;
+  readonly publisher: ChaosPublisher;
+  /** URL of a producer that is up, by a number from 0 to 1; `undefined` while there is none. */
+  readonly producerUrl: (choice: number) => string | undefined;
+  readonly random: () => number;
+}
+
+/** How heavy it is. */
+export interface LoadOptions {
+  /** Tasks a second, both doors together. */
+  readonly perSecond: number;
+  /** Log of the handlers. */
+  readonly journal: string;
+  /** Names of kinds; absent: all. */
+  readonly kinds?: readonly string[];
+}
+
+interface Item {
+  readonly key: string;
+  readonly kind: Kind;
+  readonly priority: number;
+  readonly input: Readonly<Record<string, unknown>>;
+  readonly delayMs: number | undefined;
+}
+
+const AMQP_SHARE = 0.45;
+/** Of what is not confirmed at once, this share is never sent again: a publisher that gave up. */
+const GIVES_UP_SHARE = 0.2;
+const BATCH_SHARE = 0.15;
+const BATCH_SIZE = 8;
+const MOST_UNDER_WAY = 300;
+
+/** Submits until it is stopped. */
+export class Load {
+  readonly #deps: LoadDeps;
+  readonly #options: LoadOptions;
+  readonly #kinds: readonly Kind[];
+  readonly #underWay = new Set<Promise<void>>();
+  readonly #stopping = new AbortController();
+  #loop: Promise<void> | undefined;
+
+  constructor(deps: LoadDeps, options: LoadOptions) {
+    this.#deps = deps;
+    this.#options = options;
+    const { kinds } = options;
+    this.#kinds = kinds === undefined ? KINDS : KINDS.filter(({ name }) => kinds.includes(name));
+  }
+
+  start(): void {
+    this.#loop ??= this.#run();
+  }
+
+  /** Submits no more, and resolves when every submission has its answer. Call it with the links healed. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#loop;
+    await Promise.all(this.#underWay);
+  }
+
+  async #run(): Promise<void> {
+    const { random } = this.#deps;
+    const startMs = systemClock.monotonicMs();
+    let count = 0;
+    while (!this.#stopping.signal.aborted) {
+      const dueMs = startMs + (count / this.#options.perSecond) * 1_000;
+      await systemClock.sleep(Math.max(1, dueMs - systemClock.monotonicMs()), this.#stopping.signal);
+      // The draws do not depend on what was answered, so that a seed gives the same tasks.
+      const door = random() < AMQP_SHARE ? 'amqp' : 'http';
+      const size = door === 'http' && random() < BATCH_SHARE ? BATCH_SIZE : 1;
+      const items = Array.from({ length: size }, () => this.#draw(door));
+      const choice = random();
+      count += size;
+      if (this.#underWay.size >= MOST_UNDER_WAY) continue;
+      this.#track(door === 'amqp' ? this.#publish(items[0] as Item, choice) : this.#post(items, choice));
+    }
+  }
+
+  #draw(door: 'amqp' | 'http'): Item {
+    const { random } = this.#deps;
+    const kind = drawKind(
+      this.#kinds.filter((each) => each.door === undefined || each.door === door),
+      random,
+    );
+    const drawn = kind.draw((least, most) => least + Math.floor(random() * (most - least + 1)));
+    const input = { journal: this.#options.journal, ...drawn.input };
+    return { key: randomUUID(), kind, priority: Math.floor(random() * 10), input, delayMs: drawn.delayMs };
+  }
+
+  #track(submitting: Promise<void>): void {
+    this.#underWay.add(submitting);
+    void submitting.finally(() => this.#underWay.delete(submitting)); // neither rejects
+  }
+
+  async #publish({ key, kind, priority, input, delayMs }: Item, choice: number): Promise<void> {
+    const message = {
+      routingKey: kind.type,
+      body: Buffer.from(JSON.stringify(input)),
+      messageId: key,
+      priority,
+      headers: { 'warren-business-key': key, ...(delayMs === undefined ? {} : { 'warren-delay-ms': delayMs }) },
+    };
+    let times = 0;
+    let isConfirmed = false;
+    do {
+      times += 1;
+      isConfirmed = await this.#deps.publisher.publish(message);
+    } while (!isConfirmed && choice >= GIVES_UP_SHARE && times < 1_000);
+    const answer = isConfirmed ? 'accepted' : 'unknown';
+    this.#deps.submissions.add({ key, kind: kind.name, door: 'amqp', answer, times });
+  }
+
+  async #post(items: readonly Item[], choice: number): Promise<void> {
+    const tasks = items.map(({ key, kind, priority, input, delayMs }) => ({
+      type: kind.type,
+      input,
+      priority,
+      businessKey: key,
+      ...(delayMs === undefined ? {} : { delayMs }),
+    }));
+    const answers = await this.#ask(tasks, choice);
+    items.forEach(({ key, kind }, index) => {
+      const { status, taskId } = answers[index] ?? NOT_ANSWERED;
+      const answer = taskId !== undefined ? 'accepted' : status >= 400 && status < 500 ? 'refused' : 'unknown';
+      const id = taskId === undefined ? {} : { taskId };
+      this.#deps.submissions.add({ key, kind: kind.name, door: 'http', answer, times: 1, ...id });
+    });
+  }
+
+  async #ask(tasks: readonly Readonly<Record<string, unknown>>[], choice: number): Promise<readonly HttpAnswer[]> {
+    const url = this.#deps.producerUrl(choice);
+    if (url === undefined) return [];
+    try {
+      if (tasks.length === 1) {
+        const { status, body } = await call(url, 'POST', '/v1/tasks', tasks[0]);
+        return [{ status, ...(status === 202 ? { taskId: String(body['id']) } : {}) }];
+      }
+      const { status, body } = await call(url, 'POST', '/v1/tasks/batch', { tasks });
+      const results = body['results'] as readonly {
+        readonly status: number;
+        readonly task?: { readonly id: string };
+      }[];
+      if (status !== 200 && status !== 207) return tasks.map(() => ({ status }));
+      return results.map((result) => ({
+        status: result.status,
+        ...(result.task === undefined ? {} : { taskId: result.task.id }),
+      }));
+    } catch {
+      return []; // killed, cut off, too late
+    }
+  }
+}
+
+interface HttpAnswer {
+  readonly status: number;
+  readonly taskId?: string;
+}
+
+const NOT_ANSWERED: HttpAnswer = { status: 0 };

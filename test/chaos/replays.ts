@@ -1,0 +1,76 @@
+/** An impatient operator: replays dead letters while all burns, and presses the button twice each time. */
+import { call } from '../../scripts/call.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+
+/** One press of the button. `status` is absent where no answer came: it may have worked. */
+export interface Press {
+  readonly letterId: string;
+  readonly status?: number;
+}
+
+/** What the operator needs. */
+export interface OperatorDeps {
+  /** URL of a dead-letter-handler that is up, by a number from 0 to 1. */
+  readonly handlerUrl: (choice: number) => string | undefined;
+  readonly random: () => number;
+}
+
+const EVERY_MS = 1_500;
+/** Of the letters that are open, so many are replayed: the others are there at the end. */
+const SHARE = 0.5;
+
+/** Replays until it is stopped. */
+export class Operator {
+  readonly presses: Press[] = [];
+  readonly #deps: OperatorDeps;
+  readonly #seen = new Set<string>();
+  readonly #stopping = new AbortController();
+  #loop: Promise<void> | undefined;
+
+  constructor(deps: OperatorDeps) {
+    this.#deps = deps;
+  }
+
+  start(): void {
+    this.#loop ??= this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopping.signal.aborted) {
+      await systemClock.sleep(EVERY_MS, this.#stopping.signal);
+      for (const letterId of await this.#openLetters()) {
+        if (this.#seen.has(letterId)) continue;
+        this.#seen.add(letterId);
+        if (this.#deps.random() >= SHARE) continue;
+        await Promise.all([this.#press(letterId), this.#press(letterId)]);
+      }
+    }
+  }
+
+  async #openLetters(): Promise<readonly string[]> {
+    const url = this.#deps.handlerUrl(this.#deps.random());
+    if (url === undefined) return [];
+    try {
+      const { body } = await call(url, 'GET', '/v1/dead-letters?state=open&kind=task&limit=50');
+      return ((body['items'] ?? []) as readonly { readonly id: string }[]).map(({ id }) => id);
+    } catch {
+      return []; // it is away; the next round asks another
+    }
+  }
+
+  async #press(letterId: string): Promise<void> {
+    const url = this.#deps.handlerUrl(this.#deps.random());
+    if (url === undefined) return;
+    try {
+      const { status } = await call(url, 'POST', `/v1/dead-letters/${letterId}/replay`, { reason: 'chaos' });
+      this.presses.push({ letterId, status });
+    } catch {
+      this.presses.push({ letterId }); // no answer: nobody knows
+    }
+  }
+}

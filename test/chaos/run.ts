@@ -1,0 +1,266 @@
+/** One run: a fleet, a load and faults for so long; then all is mended, and what is left is judged. */
+import amqp from 'amqplib';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { deleteTopology, prepareDatabase } from '../../scripts/provision.ts';
+import { capabilitiesOf } from '../../shared/amqp/capabilities.ts';
+import { namesOf } from '../../shared/amqp/topology.ts';
+import { silentLogger } from '../../shared/observability/silent-log.ts';
+import { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import { systemClock } from '../../shared/time/clock.ts';
+import { FaultyProxy } from '../support/faulty-proxy.ts';
+import { seeded } from '../support/seeded.ts';
+import { readJournal } from '../support/tasks/journal.ts';
+import { openChaosFleet } from './chaos-fleet.ts';
+import type { ChaosFleet, ChaosFleetOptions } from './chaos-fleet.ts';
+import { check } from './checker.ts';
+import type { Violation } from './checker.ts';
+import { readTables } from './evidence.ts';
+import type { Evidence } from './evidence.ts';
+import { countLeftovers, endSessions, readProgress, STEPS_DDL } from './evidence.sql.ts';
+import type { Fault, FaultSite } from './faults.ts';
+import { countFigures } from './figures.ts';
+import type { Figures, Injected } from './figures.ts';
+import { Load } from './load.ts';
+import { ChaosPublisher } from './publisher.ts';
+import { Operator } from './replays.ts';
+import { inject } from './schedule.ts';
+import type { ChaosServers } from './servers.ts';
+import { Submissions } from './submissions.ts';
+
+/** What a run is. */
+export interface RunOptions {
+  readonly seed: number;
+  /** Seconds of load and faults. */
+  readonly seconds: number;
+  /** Milliseconds that all may take to end afterwards. */
+  readonly drainMs: number;
+  readonly servers: ChaosServers;
+  /** Start of all names on the broker; nobody else has it. */
+  readonly prefix: string;
+  /** An empty database. */
+  readonly databaseUrl: string;
+  /** Folder of the run; emptied first. Logs of both sides stay there. */
+  readonly dir: string;
+  readonly faults: readonly Fault[];
+  readonly counts: ChaosFleetOptions['counts'];
+  /** Tasks a second. */
+  readonly perSecond: number;
+  /** Kinds of the load; absent: all. */
+  readonly kinds?: readonly string[];
+  /** Added to the environment of every process. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Takes a line. */
+  readonly tell: (line: string) => void;
+  /** Takes figures that go on changing. */
+  readonly show?: (line: string) => void;
+  /** Ends load and faults before their time. */
+  readonly signal?: AbortSignal;
+}
+
+/** What came of it. */
+export interface RunResult {
+  readonly violations: readonly Violation[];
+  readonly figures: Figures;
+  /** Milliseconds from the last fault to the end of the last task. */
+  readonly drainedInMs: number;
+}
+
+const QUEUE = 'default';
+const SHOW_EVERY_MS = 2_000;
+
+/** Runs it. Throws only where the run itself could not be held. */
+export async function runChaos(options: RunOptions): Promise<RunResult> {
+  const { dir, prefix, databaseUrl, servers } = options;
+  await rm(dir, { recursive: true, force: true });
+  await mkdir(dir, { recursive: true });
+  await prepareDatabase(databaseUrl, prefix);
+  const db = openDatabase(databaseUrl);
+  await db.connectOrThrow();
+  for (const text of STEPS_DDL) await db.query({ text });
+  const { amqpUrl } = servers;
+  const { counts, env = {} } = options;
+  const fleet = await openChaosFleet({ prefix, amqpUrl, databaseUrl, dir, counts, env });
+  try {
+    return await underFire(options, fleet, db);
+  } finally {
+    await fleet.stop();
+    await keepLogs(fleet, dir);
+    await fleet.close();
+    await db.stop(systemClock.monotonicMs() + 2_000);
+    await deleteTopology(amqpUrl, prefix, [QUEUE]).catch(() => undefined); // the servers may be gone, with it
+  }
+}
+
+async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): Promise<RunResult> {
+  const { dir, seed, seconds, servers, tell } = options;
+  await fleet.ready();
+  const random = seeded(seed);
+  const journal = join(dir, 'runs.jsonl');
+  const submissions = new Submissions(join(dir, 'submissions.jsonl'));
+  const link = await FaultyProxy.open(servers.amqpUrl);
+  const publisher = new ChaosPublisher(link.urlOf(servers.amqpUrl), namesOf(options.prefix).tasks);
+  const load = new Load(
+    { submissions, publisher, producerUrl: (choice) => fleet.url('producer', choice), random: seeded(seed + 1) },
+    { journal, perSecond: options.perSecond, ...(options.kinds === undefined ? {} : { kinds: options.kinds }) },
+  );
+  const operator = new Operator({
+    handlerUrl: (choice) => fleet.url('dead-letter-handler', choice),
+    random: seeded(seed + 2),
+  });
+  const showing = new AbortController();
+  publisher.start();
+  load.start();
+  operator.start();
+  void showProgress(options, db, showing.signal);
+  let injected: readonly Injected[] = [];
+  try {
+    const untilMs = systemClock.monotonicMs() + seconds * 1_000;
+    const site = siteOf(options, fleet, db);
+    injected = await inject(site, options.faults, { random, untilMs, tell, ...signalOf(options) });
+    await operator.stop();
+  } finally {
+    fleet.heal();
+    await operator.stop();
+    await load.stop();
+    showing.abort();
+    await publisher.stop();
+    await link[Symbol.asyncDispose]();
+  }
+  tell(`no more faults and no more load; waiting for ${submissions.all.length} submissions to end`);
+  const startMs = systemClock.monotonicMs();
+  const left = await drain(options, fleet, db);
+  const drainedInMs = systemClock.monotonicMs() - startMs;
+  const evidence = await gather(options, { fleet, db, journal, submissions, operator, injected, left });
+  return { violations: check(evidence), figures: countFigures(evidence, injected), drainedInMs };
+}
+
+function signalOf({ signal }: RunOptions): { readonly signal?: AbortSignal } {
+  return signal === undefined ? {} : { signal };
+}
+
+function openDatabase(url: string): Database {
+  return new Database(
+    { clock: systemClock, log: silentLogger, random: () => 0.5 },
+    {
+      url,
+      applicationName: 'warren-chaos',
+      max: 3,
+      connectTimeoutMs: 5_000,
+      statementTimeoutMs: 60_000,
+      lockTimeoutMs: 5_000,
+      idleTimeoutMs: 10_000,
+      schema: 'warren',
+    },
+  );
+}
+
+function siteOf({ servers, prefix }: RunOptions, fleet: ChaosFleet, db: Database): FaultSite {
+  const queue = namesOf(prefix).queue(QUEUE);
+  const onBroker = async (act: (channel: amqp.Channel) => Promise<unknown>): Promise<void> => {
+    const model = await amqp.connect(servers.amqpUrl);
+    model.on('error', () => undefined);
+    try {
+      await act(await model.createChannel());
+    } finally {
+      await model.close();
+    }
+  };
+  return {
+    fleet,
+    servers,
+    purgeQueue: async () => await onBroker(async (channel) => await channel.purgeQueue(queue)),
+    deleteQueue: async () => await onBroker(async (channel) => await channel.deleteQueue(queue)),
+    endSessions: async () => void (await run(db, endSessions)),
+  };
+}
+
+async function showProgress({ show }: RunOptions, db: Database, signal: AbortSignal): Promise<void> {
+  while (show !== undefined && !signal.aborted) {
+    try {
+      const [row] = await run(db, readProgress);
+      if (row !== undefined) show(`${row.accepted} tasks accepted, ${row.ended} ended, ${row.running} running`);
+    } catch {
+      show('the database does not answer'); // as it is meant to, now and then
+    }
+    await systemClock.sleep(SHOW_EVERY_MS, signal);
+  }
+}
+
+/** Waits until nothing is left, or for as long as it may take; then ends the fleet and counts what is left all the same. */
+async function drain(options: RunOptions, fleet: ChaosFleet, db: Database): Promise<Readonly<Record<string, number>>> {
+  const untilMs = systemClock.monotonicMs() + options.drainMs;
+  await fleet.ready();
+  for (;;) {
+    const { leases: _living, ...left } = await readLeft(options, db);
+    if (Object.values(left).every((count) => count === 0) || systemClock.monotonicMs() >= untilMs) break;
+    await systemClock.sleep(250);
+  }
+  await fleet.stop();
+  // What was delivered and never answered is back in its queue now.
+  return await readLeft(options, db);
+}
+
+async function readLeft({ servers, prefix }: RunOptions, db: Database): Promise<Readonly<Record<string, number>>> {
+  const [row] = await run(db, countLeftovers);
+  const left = Object.fromEntries(Object.entries(row ?? {}).map(([name, count]) => [name, Number(count)]));
+  const { ingress, dead, queue } = namesOf(prefix);
+  const model = await amqp.connect(servers.amqpUrl);
+  model.on('error', () => undefined);
+  try {
+    const channel = await model.createChannel();
+    for (const name of [ingress, dead, queue(QUEUE)]) left[name] = (await channel.checkQueue(name)).messageCount;
+  } finally {
+    await model.close();
+  }
+  return left;
+}
+
+interface Gathered {
+  readonly fleet: ChaosFleet;
+  readonly db: Database;
+  readonly journal: string;
+  readonly submissions: Submissions;
+  readonly operator: Operator;
+  readonly injected: readonly Injected[];
+  readonly left: Readonly<Record<string, number>>;
+}
+
+async function gather({ servers }: RunOptions, gathered: Gathered): Promise<Evidence> {
+  const { fleet, db, journal, submissions, operator, injected, left } = gathered;
+  const processes = fleet.places.flatMap(({ name, processes: all }) => all.map((process) => ({ name, process })));
+  const lastOnes = new Set(fleet.places.map(({ process }) => process));
+  const isClassic = capabilitiesOf(servers.brokerVersion).queueType === 'classic';
+  return {
+    ...(await readTables(db)),
+    submissions: submissions.all,
+    runs: readJournal(journal),
+    presses: operator.presses,
+    workers: processes.flatMap(({ process }) => {
+      const lost = new Set(process.logged('lease lost').map(({ workerId }) => workerId));
+      return process.logged('lease taken').map(({ workerId }) => ({
+        workerId: String(workerId),
+        wasCutOff: !lastOnes.has(process) || lost.has(workerId),
+      }));
+    }),
+    left,
+    ends: fleet.places.flatMap(({ ends }) => ends),
+    errors: processes.flatMap(({ name, process }) =>
+      process.lines
+        .filter(({ level }) => level === 'error')
+        .map((line) => ({ process: name, message: line.message, text: JSON.stringify(line) })),
+    ),
+    mayLoseRefused: isClassic && injected.some(({ name }) => name.startsWith('broker ')),
+  };
+}
+
+/** The log of each process, in the order in which they ran. */
+async function keepLogs(fleet: ChaosFleet, dir: string): Promise<void> {
+  for (const { name, processes } of fleet.places) {
+    for (const [index, { lines, stray }] of processes.entries()) {
+      const text = `${lines.map((line) => JSON.stringify(line)).join('\n')}\n${stray}`;
+      await writeFile(join(dir, `${name}.${index + 1}.log`), text);
+    }
+  }
+}
