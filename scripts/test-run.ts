@@ -18,6 +18,10 @@ import type { TestBroker, TestServers } from './test-servers.ts';
 const CHECK_WITHIN_MS = 5 * 60_000;
 const TESTS_WITHIN_MS = 15 * 60_000;
 const LONG_TESTS_WITHIN_MS = 60 * 60_000;
+/** What only a reconciler mends, and there is none yet. */
+const WITHOUT_RECONCILER = 'queue purged,queue deleted';
+/** A run whose faults are always the same; `make chaos` draws others. */
+const CHAOS = { CHAOS_SECONDS: '90', CHAOS_SEED: '2026' } as const;
 
 const { values: options } = parseArgs({
   options: { 'fail-on-skip': { type: 'boolean' }, brokers: { type: 'boolean' }, long: { type: 'boolean' } },
@@ -43,7 +47,10 @@ async function step(name: string, run: () => Promise<Tally>): Promise<void> {
 }
 
 async function check(name: string, file: string, args: readonly string[]): Promise<void> {
-  await step(name, async () => await runCommand(name, [`node_modules/.bin/${file}`, ...args], root, CHECK_WITHIN_MS));
+  await step(
+    name,
+    async () => await runCommand(name, [`node_modules/.bin/${file}`, ...args], { root, withinMs: CHECK_WITHIN_MS }),
+  );
 }
 
 async function test(project: string, servers: TestServers | undefined, broker: TestBroker | undefined): Promise<void> {
@@ -55,6 +62,15 @@ async function test(project: string, servers: TestServers | undefined, broker: T
     const named = (test: string): string => (broker === undefined ? test : `${test} (RabbitMQ ${broker.version})`);
     return { ...result, failed: result.failed.map(named), skipped: result.skipped.map(named) };
   });
+}
+
+/** On servers of its own, and with nothing beside it: it measures how long all stands still. */
+async function chaos(version: string, canBeSkipped: boolean): Promise<void> {
+  const name = options.brokers === true ? `chaos on RabbitMQ ${version}` : 'chaos';
+  const env = { ...CHAOS, CHAOS_BROKER: version, CHAOS_WITHOUT: WITHOUT_RECONCILER };
+  const command = [process.execPath, 'dist/test/chaos/main.js'];
+  const settings = { root, env, withinMs: TESTS_WITHIN_MS, canBeSkipped };
+  await step(name, async () => await runCommand(name, command, settings));
 }
 
 async function runAll(): Promise<void> {
@@ -82,6 +98,8 @@ async function runAll(): Promise<void> {
   } finally {
     await servers.stop();
   }
+  await chaos('3.10', servers.areNamed);
+  if (options.brokers === true) await chaos('4.3', servers.areNamed || servers.skipped.length > 0);
 }
 
 // Ctrl-C reaches the step that runs as well; the servers are stopped on the way out.

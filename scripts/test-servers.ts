@@ -25,6 +25,8 @@ export interface TestBroker {
 export interface TestServers {
   /** One, or with all brokers asked for, every one at hand. */
   readonly brokers: readonly TestBroker[];
+  /** True where the user named a server: this machine may have none of its own. */
+  readonly areNamed: boolean;
   /** Why a broker that was asked for is not there. */
   readonly skipped: readonly string[];
   /** Variables for jest: `WARREN_TEST_AMQP_URL`, `WARREN_TEST_DATABASE_URL`, `WARREN_TEST_MANAGEMENT_URL`. */
@@ -47,6 +49,7 @@ export async function openTestServers(
   const databaseUrl = namedDatabase === '' ? adminUrl(stack?.databaseUrl ?? '') : namedDatabase;
   return {
     brokers: wantsAll ? found : found.slice(0, 1),
+    areNamed: named.length > 0 || namedDatabase !== '',
     skipped: second.skipped,
     environmentFor: (broker) => ({
       WARREN_TEST_DATABASE_URL: databaseUrl,

@@ -11,15 +11,28 @@ const SHOWN_LINES = 60;
 /** Settings of a developer's shell must not change what is tested. */
 const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|MANAGEMENT_URL|PG[A-Z]+|WARREN_(?!TEST_|STACK_|RABBITMQ43_).*)$/;
 
+/** Exit code of a program that could not do its checks here; its log says what is missing. */
+const CANNOT_RUN = 2;
+
+/** How a checker is run. */
+export interface CommandOptions {
+  readonly root: string;
+  readonly withinMs: number;
+  /** Added to the environment. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** True where exit 2 means that it could not run: skipped, not failed. */
+  readonly canBeSkipped?: boolean;
+}
+
 /** Runs a checker; its exit code is the test. */
-export async function runCommand(
-  name: string,
-  command: readonly string[],
-  root: string,
-  withinMs: number,
-): Promise<Tally> {
-  const { code, log } = await run(name, command, root, {}, withinMs);
+export async function runCommand(name: string, command: readonly string[], options: CommandOptions): Promise<Tally> {
+  const { root, env = {}, withinMs, canBeSkipped } = options;
+  const { code, log } = await run(name, command, root, env, withinMs);
   if (code === 0) return { ...EMPTY_TALLY, passed: 1 };
+  if (code === CANNOT_RUN && canBeSkipped === true) {
+    const reason = (await readFile(log, 'utf8')).trimEnd().split('\n').at(-1) ?? '';
+    return { ...EMPTY_TALLY, skipped: [`${name}: ${reason}`] };
+  }
   return { ...EMPTY_TALLY, failed: [name], details: [await endOf(log)] };
 }
 

@@ -3,7 +3,7 @@ import type { Violation } from './checker.ts';
 import type { Evidence, LetterRow, Step, TaskRow } from './evidence.ts';
 import { groupBy } from './grouped.ts';
 import { kindOf } from './kinds.ts';
-import type { Press } from './replays.ts';
+import type { Press } from './operator.ts';
 
 /** Compares dead letters with the transitions, and the operator's presses with the replays. */
 export function checkDeaths(evidence: Evidence): readonly Violation[] {

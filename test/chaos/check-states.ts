@@ -3,10 +3,20 @@ import { isTransition, TASK_STATES } from '../../shared/tasks/state-machine.ts';
 import type { TaskState } from '../../shared/tasks/state-machine.ts';
 import type { Violation } from './checker.ts';
 import type { Evidence, Step, TaskRow } from './evidence.ts';
+import { kindOf } from './kinds.ts';
 
 /** Looks at transitions, times and leftovers. */
-export function checkStates({ tasks, steps, left }: Evidence): readonly Violation[] {
+export function checkStates({ tasks, steps, left, submissions, cancelled }: Evidence): readonly Violation[] {
+  const kinds = new Map(submissions.map(({ key, kind }) => [key, kind]));
   return [
+    ...tasks
+      .filter(({ id, state }) => state === 'cancelled' && !cancelled.has(id))
+      .map(
+        ({ id }) => ({ invariant: 6, what: 'a task was cancelled that nobody wanted cancelled', about: id }) as const,
+      ),
+    ...tasks
+      .filter(({ state, key }) => state === 'expired' && !hasDeadline(kinds.get(key ?? '')))
+      .map(({ id }) => ({ invariant: 6, what: 'a task expired that has no deadline', about: id }) as const),
     ...steps.flatMap(checkStep),
     ...tasks.flatMap(checkTimes),
     ...Object.entries(left)
@@ -34,6 +44,10 @@ function checkTimes({ id, state, acceptedAt, startedAt, finishedAt }: TaskRow): 
   const isInOrder = instants.every((each, index) => index === 0 || (instants[index - 1] as number) <= each);
   if (isInOrder) return [];
   return [{ invariant: 6, what: 'times that are not in order', about: `${id} (${state})` }];
+}
+
+function hasDeadline(kind: string | undefined): boolean {
+  return kind !== undefined && kindOf(kind).draw((least) => least).deadlineMs !== undefined;
 }
 
 function isState(text: string): text is TaskState {

@@ -3,7 +3,7 @@ import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { JournalEntry } from '../support/tasks/journal.ts';
 import { listChaosAttempts, listChaosLetters, listChaosTasks, listSteps } from './evidence.sql.ts';
-import type { Press } from './replays.ts';
+import type { Press } from './operator.ts';
 import type { Submission } from './submissions.ts';
 import type { ProcessEnd } from './supervised.ts';
 
@@ -75,6 +75,8 @@ export interface Evidence {
   readonly letters: readonly LetterRow[];
   readonly steps: readonly Step[];
   readonly presses: readonly Press[];
+  /** Tasks whose cancelling was asked for. */
+  readonly cancelled: ReadonlySet<string>;
   readonly workers: readonly WorkerLife[];
   /** Rows and messages that are left, by where they lie. */
   readonly left: Readonly<Record<string, number>>;

@@ -24,6 +24,8 @@ export interface Figures {
   readonly tasks: number;
   readonly succeeded: number;
   readonly dead: number;
+  readonly cancelled: number;
+  readonly expired: number;
   /** Messages that the front door refused. */
   readonly refused: number;
   readonly replays: number;
@@ -56,6 +58,8 @@ export function countFigures(evidence: Evidence, injected: readonly Injected[]):
     tasks: tasks.length,
     succeeded: tasks.filter(({ state }) => state === 'succeeded').length,
     dead: tasks.filter(({ state }) => state === 'dead').length,
+    cancelled: tasks.filter(({ state }) => state === 'cancelled').length,
+    expired: tasks.filter(({ state }) => state === 'expired').length,
     refused: refused.length,
     replays: presses.filter(({ status }) => status === 200).length,
     runs: started.length,
@@ -83,7 +87,10 @@ function longestStalls(startsAtMs: readonly number[], faults: readonly Injected[
   const stalls: Record<string, number> = {};
   const starts = startsAtMs.toSorted((one, other) => one - other);
   for (const { name, mendedAtMs } of faults) {
-    const next = faults.filter(({ hitsAll, beganAtMs }) => hitsAll && beganAtMs >= mendedAtMs);
+    const others = faults.filter(({ hitsAll }) => hitsAll);
+    // What stands still while something else is broken says nothing about this one.
+    if (others.some((each) => each.beganAtMs < mendedAtMs && each.mendedAtMs > mendedAtMs)) continue;
+    const next = others.filter(({ beganAtMs }) => beganAtMs >= mendedAtMs);
     const untilMs = Math.min(mendedAtMs + LAID_TO_FAULT_MS, ...next.map(({ beganAtMs }) => beganAtMs));
     const within = starts.filter((atMs) => atMs > mendedAtMs && atMs < untilMs);
     const edges = [mendedAtMs, ...within, ...(starts.some((atMs) => atMs >= untilMs) ? [untilMs] : [])];

@@ -9,14 +9,17 @@ export interface Kind {
   readonly type: string;
   /**
    * The end that its handler brings about. A task whose handler succeeds may still be dead as `worker_lost`; `refused` never
-   * becomes a task.
+   * becomes a task. With a deadline it may expire.
    */
   readonly ends: 'succeeded' | 'dead' | 'refused';
   /** The only door that it takes; absent: both. */
   readonly door?: 'amqp';
-  /** Milliseconds until it may start, and the input without its journal. */
+  /** True where it takes its worker with it: not drawn towards the end, since each costs the end a lease time and more. */
+  readonly killsWorker?: true;
+  /** Milliseconds until it may start, milliseconds until it must have, and the input without its journal. */
   readonly draw: (between: (least: number, most: number) => number) => {
     readonly delayMs?: number;
+    readonly deadlineMs?: number;
     readonly input: Readonly<Record<string, unknown>>;
   };
 }
@@ -54,6 +57,13 @@ export const KINDS: readonly Kind[] = [
     draw: (between) => ({ input: {}, delayMs: between(200, 2_000) }),
   },
   {
+    name: 'hurried',
+    weight: 5,
+    type: 'fault.step',
+    ends: 'succeeded',
+    draw: (between) => ({ input: { ms: between(0, 200) }, deadlineMs: between(300, 3_000) }),
+  },
+  {
     name: 'threaded',
     weight: 4,
     type: 'chaos.threaded',
@@ -68,8 +78,15 @@ export const KINDS: readonly Kind[] = [
     door: 'amqp',
     draw: () => ({ input: { ms: -1 } }),
   },
-  { name: 'crashing', weight: 0.25, type: 'chaos.crash', ends: 'succeeded', draw: () => ({ input: { crashes: 1 } }) },
-  { name: 'deadly', weight: 0.03, type: 'fault.suicide', ends: 'dead', draw: () => ({ input: {} }) },
+  {
+    name: 'crashing',
+    weight: 0.25,
+    type: 'chaos.crash',
+    ends: 'succeeded',
+    killsWorker: true,
+    draw: () => ({ input: { crashes: 1 } }),
+  },
+  { name: 'deadly', weight: 0.03, type: 'fault.suicide', ends: 'dead', killsWorker: true, draw: () => ({ input: {} }) },
 ];
 
 /** The kind of this name. Throws where there is none. */

@@ -20,6 +20,8 @@ export interface LoadDeps {
 export interface LoadOptions {
   /** Tasks a second, both doors together. */
   readonly perSecond: number;
+  /** Seconds that it goes on. */
+  readonly seconds: number;
   /** Log of the handlers. */
   readonly journal: string;
   /** Names of kinds; absent: all. */
@@ -32,6 +34,7 @@ interface Item {
   readonly priority: number;
   readonly input: Readonly<Record<string, unknown>>;
   readonly delayMs: number | undefined;
+  readonly deadline: string | undefined;
 }
 
 const AMQP_SHARE = 0.45;
@@ -40,6 +43,8 @@ const GIVES_UP_SHARE = 0.2;
 const BATCH_SHARE = 0.15;
 const BATCH_SIZE = 8;
 const MOST_UNDER_WAY = 300;
+/** Of the time, after which nothing that kills its worker is submitted any more. */
+const KILLERS_UNTIL = 0.6;
 
 /** Submits until it is stopped. */
 export class Load {
@@ -78,7 +83,8 @@ export class Load {
       // The draws do not depend on what was answered, so that a seed gives the same tasks.
       const door = random() < AMQP_SHARE ? 'amqp' : 'http';
       const size = door === 'http' && random() < BATCH_SHARE ? BATCH_SIZE : 1;
-      const items = Array.from({ length: size }, () => this.#draw(door));
+      const isLate = dueMs - startMs > this.#options.seconds * 1_000 * KILLERS_UNTIL;
+      const items = Array.from({ length: size }, () => this.#draw(door, isLate));
       const choice = random();
       count += size;
       if (this.#underWay.size >= MOST_UNDER_WAY) continue;
@@ -86,15 +92,18 @@ export class Load {
     }
   }
 
-  #draw(door: 'amqp' | 'http'): Item {
+  #draw(door: 'amqp' | 'http', isLate: boolean): Item {
     const { random } = this.#deps;
     const kind = drawKind(
-      this.#kinds.filter((each) => each.door === undefined || each.door === door),
+      this.#kinds.filter((each) => (each.door ?? door) === door && !(isLate && each.killsWorker === true)),
       random,
     );
     const drawn = kind.draw((least, most) => least + Math.floor(random() * (most - least + 1)));
     const input = { journal: this.#options.journal, ...drawn.input };
-    return { key: randomUUID(), kind, priority: Math.floor(random() * 10), input, delayMs: drawn.delayMs };
+    const { delayMs, deadlineMs } = drawn;
+    const deadline =
+      deadlineMs === undefined ? undefined : new Date(systemClock.now().getTime() + deadlineMs).toISOString();
+    return { key: randomUUID(), kind, priority: Math.floor(random() * 10), input, delayMs, deadline };
   }
 
   #track(submitting: Promise<void>): void {
@@ -102,13 +111,17 @@ export class Load {
     void submitting.finally(() => this.#underWay.delete(submitting)); // neither rejects
   }
 
-  async #publish({ key, kind, priority, input, delayMs }: Item, choice: number): Promise<void> {
+  async #publish({ key, kind, priority, input, delayMs, deadline }: Item, choice: number): Promise<void> {
     const message = {
       routingKey: kind.type,
       body: Buffer.from(JSON.stringify(input)),
       messageId: key,
       priority,
-      headers: { 'warren-business-key': key, ...(delayMs === undefined ? {} : { 'warren-delay-ms': delayMs }) },
+      headers: {
+        'warren-business-key': key,
+        ...(delayMs === undefined ? {} : { 'warren-delay-ms': delayMs }),
+        ...(deadline === undefined ? {} : { 'warren-deadline': deadline }),
+      },
     };
     let times = 0;
     let isConfirmed = false;
@@ -121,12 +134,13 @@ export class Load {
   }
 
   async #post(items: readonly Item[], choice: number): Promise<void> {
-    const tasks = items.map(({ key, kind, priority, input, delayMs }) => ({
+    const tasks = items.map(({ key, kind, priority, input, delayMs, deadline }) => ({
       type: kind.type,
       input,
       priority,
       businessKey: key,
       ...(delayMs === undefined ? {} : { delayMs }),
+      ...(deadline === undefined ? {} : { deadline }),
     }));
     const answers = await this.#ask(tasks, choice);
     items.forEach(({ key, kind }, index) => {

@@ -58,7 +58,7 @@ async function main(): Promise<number> {
       `chaos on RabbitMQ ${servers.brokerVersion} for ${seconds} s, CHAOS_SEED=${seed}, ${faults.length} kinds of faults`,
     );
     await deleteTopology(servers.amqpUrl, PREFIX, ['default']); // what a run that was killed left
-    const { violations, figures, drainedInMs } = await runChaos({
+    const { violations, figures, drainedInMs, lastLeft } = await runChaos({
       seed,
       seconds,
       drainMs: DRAIN_MS,
@@ -74,7 +74,9 @@ async function main(): Promise<number> {
       signal: interrupted.signal,
     });
     display.line(`\n${renderFigures(figures)}`);
-    display.line(`all had ended ${(drainedInMs / 1_000).toFixed(1)} s after the last fault`);
+    display.line(
+      `nothing was left ${(drainedInMs / 1_000).toFixed(1)} s after the last fault; last to go: ${lastLeft}`,
+    );
     if (violations.length === 0) {
       display.line('every invariant held');
       return 0;

@@ -91,6 +91,7 @@ export class ChaosPublisher {
     model.on('error', () => undefined);
     this.#model = model;
     const closed = new Promise<void>((resolve) => model.once('close', () => resolve()));
+    if (this.#stopping.signal.aborted) await model.close();
     const channel = await model.createConfirmChannel();
     channel.on('error', () => undefined);
     channel.setMaxListeners(0);

@@ -19,11 +19,12 @@ export function renderViolations(violations: readonly Violation[]): string {
 
 /** The figures, a line each. */
 export function renderFigures(figures: Figures): string {
-  const { submitted, accepted, unknown, tasks, succeeded, dead, refused, replays, runs, restarts } = figures;
+  const { submitted, accepted, unknown, tasks, succeeded, dead, cancelled, expired, runs, restarts } = figures;
   const repeated = Object.values(figures.repeated).reduce((sum, count) => sum + count, 0);
   const lines = [
     `submitted ${submitted}: ${accepted} accepted, ${unknown} without an answer that promises anything`,
-    `tasks ${tasks}: ${succeeded} succeeded, ${dead} dead; ${refused} messages refused; ${replays} replays`,
+    `tasks ${tasks}: ${succeeded} succeeded, ${dead} dead, ${cancelled} cancelled, ${expired} expired`,
+    `messages refused ${figures.refused}, dead letters replayed ${figures.replays}`,
     `runs ${runs}, of them repeated ${repeated}${renderCounts(figures.repeated, 'after')}`,
     `processes started anew ${restarts}`,
     ...(figures.refusedAndLost === 0

@@ -24,7 +24,7 @@ import { countFigures } from './figures.ts';
 import type { Figures, Injected } from './figures.ts';
 import { Load } from './load.ts';
 import { ChaosPublisher } from './publisher.ts';
-import { Operator } from './replays.ts';
+import { Operator } from './operator.ts';
 import { inject } from './schedule.ts';
 import type { ChaosServers } from './servers.ts';
 import { Submissions } from './submissions.ts';
@@ -63,8 +63,10 @@ export interface RunOptions {
 export interface RunResult {
   readonly violations: readonly Violation[];
   readonly figures: Figures;
-  /** Milliseconds from the last fault to the end of the last task. */
+  /** Milliseconds from the last fault until nothing was left. */
   readonly drainedInMs: number;
+  /** What was the last to go: `1 tasks, 2 outbox`. */
+  readonly lastLeft: string;
 }
 
 const QUEUE = 'default';
@@ -103,10 +105,17 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
   const publisher = new ChaosPublisher(link.urlOf(servers.amqpUrl), namesOf(options.prefix).tasks);
   const load = new Load(
     { submissions, publisher, producerUrl: (choice) => fleet.url('producer', choice), random: seeded(seed + 1) },
-    { journal, perSecond: options.perSecond, ...(options.kinds === undefined ? {} : { kinds: options.kinds }) },
+    {
+      journal,
+      seconds,
+      perSecond: options.perSecond,
+      ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
+    },
   );
   const operator = new Operator({
     handlerUrl: (choice) => fleet.url('dead-letter-handler', choice),
+    producerUrl: (choice) => fleet.url('producer', choice),
+    taskIds: () => submissions.all.flatMap(({ taskId }) => (taskId === undefined ? [] : [taskId])),
     random: seeded(seed + 2),
   });
   const showing = new AbortController();
@@ -130,10 +139,13 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
   }
   tell(`no more faults and no more load; waiting for ${submissions.all.length} submissions to end`);
   const startMs = systemClock.monotonicMs();
-  const left = await drain(options, fleet, db);
+  const lastLeft = await drain(options, fleet, db);
   const drainedInMs = systemClock.monotonicMs() - startMs;
+  await fleet.stop();
+  // What was delivered and never answered is back in its queue now.
+  const left = await readLeft(options, db);
   const evidence = await gather(options, { fleet, db, journal, submissions, operator, injected, left });
-  return { violations: check(evidence), figures: countFigures(evidence, injected), drainedInMs };
+  return { violations: check(evidence), figures: countFigures(evidence, injected), drainedInMs, lastLeft };
 }
 
 function signalOf({ signal }: RunOptions): { readonly signal?: AbortSignal } {
@@ -188,18 +200,19 @@ async function showProgress({ show }: RunOptions, db: Database, signal: AbortSig
   }
 }
 
-/** Waits until nothing is left, or for as long as it may take; then ends the fleet and counts what is left all the same. */
-async function drain(options: RunOptions, fleet: ChaosFleet, db: Database): Promise<Readonly<Record<string, number>>> {
+/** Waits until nothing is left, or for as long as it may take; says what was there last. */
+async function drain(options: RunOptions, fleet: ChaosFleet, db: Database): Promise<string> {
   const untilMs = systemClock.monotonicMs() + options.drainMs;
   await fleet.ready();
+  let lastLeft = 'nothing';
   for (;;) {
     const { leases: _living, ...left } = await readLeft(options, db);
-    if (Object.values(left).every((count) => count === 0) || systemClock.monotonicMs() >= untilMs) break;
+    const places = Object.entries(left).filter(([, count]) => count > 0);
+    if (places.length === 0 || systemClock.monotonicMs() >= untilMs) return lastLeft;
+    lastLeft = places.map(([place, count]) => `${count} ${place}`).join(', ');
+    options.show?.(`left: ${lastLeft}`);
     await systemClock.sleep(250);
   }
-  await fleet.stop();
-  // What was delivered and never answered is back in its queue now.
-  return await readLeft(options, db);
 }
 
 async function readLeft({ servers, prefix }: RunOptions, db: Database): Promise<Readonly<Record<string, number>>> {
@@ -237,6 +250,7 @@ async function gather({ servers }: RunOptions, gathered: Gathered): Promise<Evid
     submissions: submissions.all,
     runs: readJournal(journal),
     presses: operator.presses,
+    cancelled: operator.cancelled,
     workers: processes.flatMap(({ process }) => {
       const lost = new Set(process.logged('lease lost').map(({ workerId }) => workerId));
       return process.logged('lease taken').map(({ workerId }) => ({

@@ -30,6 +30,8 @@ export interface SupervisedOptions {
 
 const RESTART_AFTER_MS = 200;
 const END_WITHIN_MS = 25_000;
+/** So many in a row that ended by themselves before they had come to anything: the next will not do better. */
+const MOST_FAILED_STARTS = 3;
 
 /** A place in the fleet. */
 export class Supervised {
@@ -78,6 +80,10 @@ export class Supervised {
         await this.process.ready(Math.max(1, untilMs - systemClock.monotonicMs()));
         return;
       } catch (thrown) {
+        const last = this.ends.slice(-MOST_FAILED_STARTS);
+        const isHopeless = last.every(({ hadBegun, asked }) => !hadBegun && asked === undefined);
+        if (last.length === MOST_FAILED_STARTS && isHopeless)
+          throw new Error(`${this.name} cannot start: ${last[0]?.tail ?? ''}`);
         if (systemClock.monotonicMs() >= untilMs) throw thrown;
         await systemClock.sleep(RESTART_AFTER_MS); // it ended; another is about to start
       }

@@ -1,4 +1,4 @@
-/** An impatient operator: replays dead letters while all burns, and presses the button twice each time. */
+/** An impatient operator: replays dead letters while all burns, pressing the button twice each time, and cancels tasks. */
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 
@@ -12,16 +12,25 @@ export interface Press {
 export interface OperatorDeps {
   /** URL of a dead-letter-handler that is up, by a number from 0 to 1. */
   readonly handlerUrl: (choice: number) => string | undefined;
+  /** URL of a producer that is up. */
+  readonly producerUrl: (choice: number) => string | undefined;
+  /** Tasks of which the operator knows, in the order of their submission. */
+  readonly taskIds: () => readonly string[];
   readonly random: () => number;
 }
 
 const EVERY_MS = 1_500;
 /** Of the letters that are open, so many are replayed: the others are there at the end. */
 const SHARE = 0.5;
+const CANCELS_PER_ROUND = 2;
+/** The youngest tasks, of which some are cancelled. */
+const YOUNGEST = 40;
 
-/** Replays until it is stopped. */
+/** Replays and cancels until it is stopped. */
 export class Operator {
   readonly presses: Press[] = [];
+  /** Tasks whose cancelling was asked for, whatever was answered. */
+  readonly cancelled = new Set<string>();
   readonly #deps: OperatorDeps;
   readonly #seen = new Set<string>();
   readonly #stopping = new AbortController();
@@ -49,6 +58,7 @@ export class Operator {
         if (this.#deps.random() >= SHARE) continue;
         await Promise.all([this.#press(letterId), this.#press(letterId)]);
       }
+      for (let count = 0; count < CANCELS_PER_ROUND; count += 1) await this.#cancel();
     }
   }
 
@@ -60,6 +70,20 @@ export class Operator {
       return ((body['items'] ?? []) as readonly { readonly id: string }[]).map(({ id }) => id);
     } catch {
       return []; // it is away; the next round asks another
+    }
+  }
+
+  async #cancel(): Promise<void> {
+    const { random, taskIds, producerUrl } = this.#deps;
+    const young = taskIds().slice(-YOUNGEST);
+    const taskId = young[Math.floor(random() * young.length)];
+    const url = producerUrl(random());
+    if (taskId === undefined || url === undefined) return;
+    this.cancelled.add(taskId);
+    try {
+      await call(url, 'POST', `/v1/tasks/${taskId}/cancel`, { reason: 'chaos' });
+    } catch {
+      // no answer: it may have worked
     }
   }
 

@@ -1,0 +1,106 @@
+/**
+ * The checker of chaos against fleets that are broken on purpose: it has to find each, and nothing in one that is sound. All at
+ * once, since most of their time is spent waiting for what does not come.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { greetBroker } from '../../deploy/local-stack/greeting.ts';
+import { FAULTS } from '../chaos/faults.ts';
+import { renderViolations } from '../chaos/report.ts';
+import { runChaos } from '../chaos/run.ts';
+import { AMQP_URL } from '../support/broker.ts';
+import { openDatabase } from '../support/database.ts';
+import { sabotaged } from '../support/sabotage.ts';
+import type { Sabotage } from '../support/sabotage.ts';
+
+const SECONDS = 5;
+/** Long enough for whatever is not lost: the outbox of a killed process is swept after two to ten seconds. */
+const DRAIN_MS = 8_000;
+/** What is lost for good does not come back however long one waits. */
+const SHORT_DRAIN_MS = 4_000;
+
+interface Fire {
+  readonly faults: readonly string[];
+  readonly kinds: readonly string[];
+  readonly sabotage?: readonly Sabotage[];
+  readonly drainMs: number;
+  /** Default 2. */
+  readonly workers?: number;
+}
+
+/** The report of a short run; empty where every invariant held. */
+async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2 }: Fire): Promise<string> {
+  const opened = await openDatabase();
+  const dir = await mkdtemp(join(tmpdir(), 'warren-chaos-'));
+  try {
+    const { violations } = await runChaos({
+      seed: 1,
+      seconds: SECONDS,
+      drainMs,
+      servers: {
+        amqpUrl: AMQP_URL,
+        databaseUrl: opened.url,
+        brokerVersion: (await greetBroker(AMQP_URL, 5_000))?.version ?? 'unknown',
+      },
+      prefix: `t${randomUUID().replaceAll('-', '').slice(0, 12)}`,
+      databaseUrl: opened.url,
+      dir,
+      faults: FAULTS.filter(({ name }) => faults.includes(name)),
+      counts: { producer: 1, worker: workers, 'dead-letter-handler': kinds.includes('malformed') ? 1 : 0 },
+      perSecond: 40,
+      kinds,
+      ...(sabotage === undefined ? {} : { env: sabotaged(...sabotage) }),
+      tell: () => undefined,
+    });
+    return renderViolations(violations);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+    await opened[Symbol.asyncDispose]();
+  }
+}
+
+test.concurrent('a sound fleet whose workers are killed and frozen breaks no invariant', async () => {
+  const faults = ['worker killed', 'worker frozen past its lease'];
+  expect(await reportOf({ faults, kinds: ['slow', 'flaky', 'malformed'], drainMs: 60_000 })).toBe('');
+}, 120_000);
+
+test.concurrent('an ack before the claim loses what a killed worker had taken: invariant 1', async () => {
+  const module = 'services/worker/attempt.js';
+  const from = 'const invitation = parseInvitation(delivery.body);';
+  const sabotage = [{ module, from, to: `${from} delivery.ack();` }];
+  const report = await reportOf({ faults: ['worker killed'], kinds: ['slow'], sabotage, drainMs: DRAIN_MS });
+  expect(report).toContain('invariant 1 is broken: a task has not ended');
+}, 120_000);
+
+test.concurrent('a settle without its fence lets a worker that was taken for dead settle once more: invariant 2', async () => {
+  const module = 'services/worker/settles.sql.js';
+  const sabotage = [
+    {
+      module,
+      from: `where t.state = 'running' and t.attempt = d.attempt and t.claim_id = d.claim_id`,
+      to: 'where true',
+    },
+    { module, from: `and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'`, to: '' },
+  ];
+  const faults = ['worker frozen past its lease'];
+  const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: SHORT_DRAIN_MS });
+  expect(report).toContain('invariant 2 is broken: a task was settled as succeeded more than once');
+}, 120_000);
+
+test.concurrent('an outbox row that is dropped instead of published loses its task: invariant 1', async () => {
+  const module = 'shared/tasks/outbox.js';
+  const from = 'await this.#deps.publish(invitation);';
+  const sabotage = [{ module, from, to: `if (invitation.taskId.endsWith('0')) return; ${from}` }];
+  const report = await reportOf({ faults: [], kinds: ['fast'], workers: 1, sabotage, drainMs: SHORT_DRAIN_MS });
+  expect(report).toContain('invariant 1 is broken: a task has not ended');
+}, 120_000);
+
+test.concurrent('sabotage of a text that is not there ends the process, so that no test passes by mistake', async () => {
+  const sabotage = [{ module: 'services/worker/attempt.js', from: 'no such text', to: '' }];
+  await expect(
+    reportOf({ faults: [], kinds: ['fast'], workers: 1, sabotage, drainMs: SHORT_DRAIN_MS }),
+  ).rejects.toThrow(/worker-1 cannot start[\s\S]*sabotage: services\/worker\/attempt.js does not hold no such text/);
+}, 120_000);
