@@ -35,6 +35,8 @@ export interface AttemptDeps {
   readonly isolation: Isolation;
   /** Writes down that an attempt starts alone; false where the claim is no longer this worker's. Throws while Postgres is away. */
   readonly markAlone: (claim: Claim) => Promise<boolean>;
+  /** Handlers that ignored their abort and may still run in this worker, outside of any slot. */
+  readonly abandonedHandlers: () => number;
   /** Runs the handler; never throws. */
   readonly run: (type: TaskType, claim: Claim) => Promise<Outcome>;
   readonly succeed: (claim: Claim, result: Buffer | undefined) => Promise<Settled>;
@@ -150,6 +152,7 @@ async function claimAndRun(
 
 /**
  * Waits until nothing else runs in this worker and says so in Postgres: only what is lost after that is this task's own doing.
+ * Beside a handler that ignored its abort nothing is said: whose doing the loss is, nobody could tell.
  * An outcome instead where the attempt shall not start.
  */
 async function isolate(claim: Claim, deps: AttemptDeps): Promise<Outcome | undefined> {
@@ -158,7 +161,7 @@ async function isolate(claim: Claim, deps: AttemptDeps): Promise<Outcome | undef
   const turn = await deps.isolation.alone(taskId);
   if (turn !== 'alone') return { kind: 'interrupted', by: turn };
   try {
-    if (!(await deps.markAlone(claim))) return { kind: 'interrupted', by: 'lease' };
+    if (deps.abandonedHandlers() === 0 && !(await deps.markAlone(claim))) return { kind: 'interrupted', by: 'lease' };
   } catch (thrown) {
     deps.log.warn('attempt put off', { taskId, attempt, err: toError(thrown) });
     return NOT_HERE;

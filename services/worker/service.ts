@@ -155,6 +155,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         claim: (wanted) => claims.claim(wanted),
         isolation,
         markAlone: async (claim) => await claims.markAlone(claim),
+        abandonedHandlers: () => runner.abandonedCount,
         run: (type, { taskId, attempt, input }) => runner.run({ type, taskId: taskId as TaskId, attempt, input }),
         succeed: (claim, result) => settles.succeed(claim, result),
         settle: (claim, verdict) => settles.settle(claim, verdict),

@@ -1,5 +1,5 @@
 /** What handlers return and throw, however odd, is written down the first time it is tried, and comes back as it was. */
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { z } from 'zod';
 import { defineTask } from '../../shared/tasks/define-task.ts';
 import type { TaskContext } from '../../shared/tasks/define-task.ts';
@@ -13,8 +13,6 @@ import { openRunner } from '../support/runner.ts';
 import type { TestRunner } from '../support/runner.ts';
 import { openWork } from '../support/work.ts';
 import type { TestWork } from '../support/work.ts';
-
-jest.setTimeout(30_000);
 
 let work: TestWork;
 let faulty: FaultyDatabase & AsyncDisposable;

@@ -1,5 +1,5 @@
 /** What handlers say of their progress, as it can be read. */
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Progress } from '../../services/worker/progress.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { newId } from '../../shared/tasks/ids.ts';
@@ -8,8 +8,6 @@ import { count, once, openFaulty, partDeps, rows } from '../support/core.ts';
 import { openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
-
-jest.setTimeout(30_000);
 
 let opened: TestDatabase;
 let db: TestDatabase['database'];

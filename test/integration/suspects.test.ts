@@ -1,5 +1,5 @@
 /** A task whose workers died runs alone in its worker, and whatever cuts its wait short strands neither it nor the others. */
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { count, once, openFaulty, readTask, rows } from '../support/core.ts';
@@ -8,8 +8,6 @@ import { inviteTask, openIntake, succeeded } from '../support/intake.ts';
 import type { TestIntake } from '../support/intake.ts';
 import { openWork } from '../support/work.ts';
 import type { TestWork } from '../support/work.ts';
-
-jest.setTimeout(30_000);
 
 let work: TestWork;
 beforeAll(async () => {
@@ -66,6 +64,24 @@ test('a suspect starts when what ran beside it has ended, and what came later st
   scene.release();
   await eventually(() => expect(open.started).toEqual([beside, suspect, late]));
   await eventually(() => expect([...open.settled.values()]).toEqual(['succeeded', 'succeeded', 'succeeded']));
+});
+
+test.each([
+  [0, 1],
+  [1, 0],
+])('beside %i handlers that ignore their abort, a suspect counts as alone %i times', async (abandoned, times) => {
+  let release: () => void = () => undefined;
+  const held = async (): Promise<Outcome> =>
+    await new Promise((resolve) => {
+      release = () => resolve(succeeded);
+    });
+  await using open = await openIntake(work, { handlers: { 'test.held': held } });
+  open.abandonedHandlers = abandoned;
+  const suspect = await inviteTask(work, { type: 'test.held', lostAttempts: 2 });
+  await eventually(() => expect(open.started).toEqual([suspect]));
+  expect(await markedAlone(suspect)).toBe(times);
+  release();
+  await eventually(() => expect(open.settled.get(suspect)).toBe('succeeded'));
 });
 
 test('cancelled while it waits, a suspect ends without a start, and the others go on at once', async () => {

@@ -45,6 +45,8 @@ export interface TestIntake extends AsyncDisposable {
   readonly unanswered: () => number | undefined;
   /** Most attempts that ran at once. */
   readonly mostRunning: () => number;
+  /** Handlers that ignored their abort and still run, as the intake sees it. Default 0. */
+  abandonedHandlers: number;
   /** Whether Postgres is there, as the intake sees it. */
   canClaim: boolean;
 }
@@ -89,6 +91,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
         claim: async (wanted) => await worker.claims.claim(wanted),
         isolation,
+        abandonedHandlers: () => self.abandonedHandlers,
         markAlone: async (claim) => await worker.claims.markAlone(claim),
         run: async ({ name }, claim) => {
           running += 1;
@@ -124,6 +127,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
     lost: () => lost,
     unanswered: () => intake.lines[0]?.unanswered,
     mostRunning: () => most,
+    abandonedHandlers: 0,
     canClaim: true,
     [Symbol.asyncDispose]: async () => await intake.stop(systemClock.monotonicMs() + 3_000),
   };

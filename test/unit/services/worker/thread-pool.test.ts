@@ -1,5 +1,5 @@
 import { access } from 'node:fs/promises';
-import { describe, expect, jest, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { newId } from '../../../../shared/tasks/ids.ts';
 import type { Outcome } from '../../../../shared/tasks/outcome.ts';
 import * as types from '../../../support/task-modules/in-thread.ts';
@@ -8,8 +8,6 @@ import { openRunner } from '../../../support/runner.ts';
 import type { TestRunner } from '../../../support/runner.ts';
 
 const module = new URL('../../../support/task-modules/in-thread.ts', import.meta.url).href;
-jest.setTimeout(30_000); // starting threads takes seconds on a loaded machine
-
 const open = (threads = {}, breaker = {}): Promise<TestRunner> =>
   openRunner({ module, threads: { maxThreads: 2, ...threads }, breaker, run: { abortGraceMs: 50 } });
 
