@@ -72,6 +72,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
              case when is_alone then 'The worker died or was cut off while nothing else ran in it; its lease lapsed.'
                   else 'The worker died or was cut off; its lease lapsed.' end
         from locked order by id
+      on conflict (task_id, attempt) do nothing -- counted anew by hand: what is on record stays
     ), waiting as (
       insert into due (task_id, at)
       select id, deadline from freed where state = 'pending' and deadline is not null order by id

@@ -77,6 +77,7 @@ export const handBackClaims = statement<[worker: string, claimIds: readonly stri
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_message)
       select id, attempt, worker, started_at, at, 'interrupted', 'HandedBack', 'The claim was won but its answer was lost.'
         from locked order by id
+      on conflict (task_id, attempt) do nothing -- counted anew by hand: what is on record stays
     ), waiting as (
       insert into due (task_id, at)
       select id, deadline from freed where deadline is not null order by id

@@ -116,6 +116,7 @@ export const settleOthers = statement<
              l.error_type, l.error_code, l.error_message, l.error_stack, $14::text
         from locked l
        order by l.id
+      on conflict (task_id, attempt) do nothing -- counted anew by hand: what is on record stays
     ), waiting as (
       insert into due (task_id, at)
       select id, least(run_at, deadline)

@@ -1,9 +1,9 @@
-/** A task that was made to live again by hand, with its letter still open, can die again and holds up nobody. */
+/** A task that was made to live again by hand ends as any other, and holds up nobody: its letter is open, its attempts are there. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { reapOrphans } from '../../services/producer/reaper.sql.ts';
-import { closeLease } from '../../services/worker/leases.sql.ts';
+import { closeLease, handBackClaims } from '../../services/worker/leases.sql.ts';
 import { run } from '../../shared/postgres/statement.ts';
-import { aDeath, addTask, openWorker, readTask, rows } from '../support/core.ts';
+import { aDeath, addTask, addTasks, openWorker, readTask, rows } from '../support/core.ts';
 import { openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 
@@ -54,4 +54,26 @@ test('its letter becomes that of the new death when its worker is lost', async (
   expect(await letters(id)).toEqual([
     { state: 'open', reason: 'worker_lost', attempt: 2, recorded_at: null, x_death: null },
   ]);
+});
+
+test('one whose attempts are counted from 0 again ends, is lost and is handed back; its history stays', async () => {
+  const worker = await openWorker(db);
+  const ids = await addTasks(db, 3);
+  for (const id of ids) await worker.settles.settle(await worker.win(id), aDeath());
+  await db.query({ text: 'delete from dead_letters' });
+  await db.query({
+    text: `update tasks set state = 'pending', attempt = 0, finished_at = null where id = any($1::uuid[])`,
+    values: [`{${ids.join(',')}}`],
+  });
+  const [settled = '', lost = '', back = ''] = ids;
+  expect(await worker.settles.settle(await worker.win(settled), aDeath())).toBe('dead');
+
+  const { claimId } = await worker.win(back);
+  expect(await run(db, handBackClaims, worker.workerId, [claimId])).toHaveLength(1);
+
+  await worker.win(lost);
+  await run(db, closeLease, worker.workerId);
+  expect(await run(db, reapOrphans, 50, 3)).toHaveLength(1);
+  const history = await rows(db, 'select outcome from attempts where task_id = any($1::uuid[])', `{${ids.join(',')}}`);
+  expect(history).toEqual(ids.map(() => ({ outcome: 'failed' })));
 });
