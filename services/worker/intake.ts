@@ -46,6 +46,7 @@ export class Intake implements Part {
   readonly #watch: Loop;
   readonly #underWay = new Set<Promise<void>>();
   #isDraining = false;
+  #takesNoMore = false;
 
   constructor(deps: IntakeDeps, options: IntakeOptions) {
     this.#deps = deps;
@@ -94,6 +95,8 @@ export class Intake implements Part {
     this.#isDraining = true;
     await this.#watch.stop(deadlineMs);
     await Promise.all(this.#lines.map(async ({ consumer }) => await this.#within(consumer.cancel(), deadlineMs)));
+    // A broker that did not answer the cancel in time may still deliver: nothing of that starts.
+    this.#takesNoMore = true;
     for (const { slots } of this.#lines) slots.giveBack();
     this.#isolation.stop();
   }
@@ -123,6 +126,7 @@ export class Intake implements Part {
       {
         ...this.#deps,
         onDelivery: (delivery) => {
+          if (this.#takesNoMore) return delivery.nack();
           const way = handleDelivery(delivery, slots, this.#deps.attempt).finally(() => this.#underWay.delete(way));
           this.#underWay.add(way); // never rejects
         },

@@ -12,6 +12,7 @@ import { expectSoundHistory } from '../support/soundness.ts';
 
 const LEASE_MS = 2_000;
 const OUTAGE_MS = IS_LONG_RUN ? 600_000 : 4_000;
+const SLOW_BYTES_PER_SECOND = 20_000;
 const WITHIN_MS = OUTAGE_MS + 90_000;
 
 interface Readiness {
@@ -90,6 +91,68 @@ test(
   },
   WITHIN_MS,
 );
+
+test(
+  'a Postgres that a failover made read-only is away until it takes writes: nobody is reaped, and all runs once',
+  async () => {
+    await using fleet = await open();
+    const throughout = await startLongTasks(fleet);
+    const { database } = fleet.database;
+    const admin = await database.checkOut(); // a session that stays as it is
+    const name = new URL(fleet.database.url).pathname.slice(1);
+    await admin.query({ text: `alter database ${name} set default_transaction_read_only = on` });
+    await admin.query({
+      text: `select pg_terminate_backend(pid) from pg_stat_activity
+            where datname = current_database() and application_name in
+                  ('warren-producer', 'warren-worker', 'warren-dead-letter-handler', 'warren-lease')`,
+    });
+    await expectReadiness(fleet.worker(0), { status: 503, postgres: 'failing' });
+    await expectReadiness(fleet.producer(), { status: 503, postgres: 'failing' });
+    const refused = await call(fleet.producer().url, 'POST', '/v1/tasks', fleet.body({}));
+    expect(refused).toMatchObject({ status: 503, body: { type: 'database-unavailable' } });
+    await fleet.pass(OUTAGE_MS);
+    expectAlive(fleet);
+    await expectReadiness(fleet.worker(0), { status: 503, postgres: 'failing' });
+    await admin.query({ text: `alter database ${name} reset default_transaction_read_only` });
+    admin.release(false);
+    await expectAllRanOnce(fleet, throughout.length);
+    expect(await fleet.run()).toBe('succeeded');
+  },
+  WITHIN_MS,
+);
+
+test('an outbox that is full refuses with 503 and keeps its bound, and takes again once RabbitMQ has taken it', async () => {
+  await using fleet = await openFleet({
+    through: ['broker'],
+    queues: 'default:100',
+    env: { WARREN_PRODUCER_OUTBOX_MAX_ROWS: '1000' },
+  });
+  fleet.brokerProxy.refuse();
+  fleet.brokerProxy.cut();
+  await fleet.next('broker connection lost', { service: 'producer' });
+  let accepted = 0;
+  await eventually(async () => {
+    const tasks = Array.from({ length: 100 }, () => fleet.body({}));
+    const { status, body } = await call(fleet.producer().url, 'POST', '/v1/tasks/batch', { tasks });
+    if (status === 200) accepted += tasks.length;
+    expect({ status, type: body['type'] }).toEqual({ status: 503, type: 'outbox-full' });
+  });
+  expect(accepted).toBeGreaterThanOrEqual(1_000);
+  expect(await fleet.books()).toMatchObject({ accepted, waiting: accepted });
+  await expectReadiness(fleet.producer(), { status: 503, outbox: 'failing' });
+  fleet.brokerProxy.accept();
+  await expectAllRanOnce(fleet, accepted);
+  expect(await fleet.run()).toBe('succeeded');
+}, 90_000);
+
+test('over slow links to both servers every task runs once', async () => {
+  await using fleet = await open();
+  for (const proxy of proxiesOf(fleet)) proxy.throttle(SLOW_BYTES_PER_SECOND);
+  const ids = await fleet.submit(...Array.from({ length: 100 }, () => ({ input: { ms: 10 } })));
+  expect(ids).toHaveLength(100);
+  await expectAllRanOnce(fleet, 100);
+  for (const proxy of proxiesOf(fleet)) proxy.resume();
+}, 90_000);
 
 const proxiesOf = (fleet: Fleet): readonly FaultyProxy[] => [fleet.brokerProxy, fleet.postgresProxy];
 
