@@ -19,7 +19,7 @@ export interface ChaosFleetOptions {
 
 /** Milliseconds until a lease lapses. */
 export const LEASE_MS = 3_000;
-const READY_WITHIN_MS = 60_000;
+const READY_WITHIN_MS = 120_000;
 const TASKS = [
   './dist/test/support/tasks/well-behaved.js',
   './dist/test/support/tasks/ill-behaved.js',

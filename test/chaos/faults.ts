@@ -27,8 +27,8 @@ export interface Aim {
 /** One kind of fault. */
 export interface Fault {
   readonly name: string;
-  /** Faults of one lane never overlap; those of two lanes do. */
-  readonly lane: 'services' | 'surroundings';
+  /** Faults of one lane never overlap; those of different lanes do. */
+  readonly lane: 'services' | 'links' | 'servers';
   /** What it cannot do without. */
   readonly needs?: 'broker' | 'ctl' | 'database';
   /** Least and most milliseconds that it lasts. */
@@ -78,6 +78,9 @@ const SERVICE_FAULTS: readonly Fault[] = SERVICES.flatMap((service) => [
   toService(service, 'frozen past its lease', [LEASE_MS * 1.5, LEASE_MS * 2.5], freeze),
 ]);
 
+/** The target of a fault that hits every process. */
+export const ALL = 'all';
+
 type Server = 'broker' | 'postgres';
 
 /** On the links of one process, or of all. */
@@ -92,9 +95,9 @@ function toLinks(
     choice < ALL_SHARE ? fleet.places : [oneOf(fleet.places, (choice - ALL_SHARE) / (1 - ALL_SHARE))];
   return {
     name: `links to ${server} ${what}`,
-    lane: 'surroundings',
+    lane: 'links',
     holdMs,
-    target: (site, aim) => (aim.choice < ALL_SHARE ? 'all' : (hit(site, aim)[0]?.name ?? '')),
+    target: (site, aim) => (aim.choice < ALL_SHARE ? ALL : (hit(site, aim)[0]?.name ?? '')),
     strike: async (site, aim) => {
       const proxies = hit(site, aim).map((place) => place[server]);
       for (const proxy of proxies) act.begin(proxy);
@@ -139,7 +142,7 @@ function toServer(
   holdMs: Fault['holdMs'],
   strike: Fault['strike'],
 ): Fault {
-  return { name, lane: 'surroundings', needs, holdMs, target: () => '', strike };
+  return { name, lane: 'servers', needs, holdMs, target: () => ALL, strike };
 }
 
 const ctl = async ({ servers }: FaultSite, ...args: readonly string[]): Promise<void> => {
@@ -176,9 +179,9 @@ const SERVER_FAULTS: readonly Fault[] = [
   }),
   {
     name: 'database sessions ended',
-    lane: 'surroundings',
+    lane: 'servers',
     holdMs: [0, 0],
-    target: () => '',
+    target: () => ALL,
     strike: async ({ endSessions }) => await endSessions(),
   },
   toServer('connections closed by the broker', 'ctl', [0, 0], async (site) => {
@@ -195,16 +198,16 @@ const SERVER_FAULTS: readonly Fault[] = [
 const QUEUE_FAULTS: readonly Fault[] = [
   {
     name: 'queue purged',
-    lane: 'surroundings',
+    lane: 'servers',
     holdMs: [0, 0],
-    target: () => 'default',
+    target: () => ALL,
     strike: async ({ purgeQueue }) => await purgeQueue(),
   },
   {
     name: 'queue deleted',
-    lane: 'surroundings',
+    lane: 'servers',
     holdMs: [0, 0],
-    target: () => 'default',
+    target: () => ALL,
     strike: async ({ deleteQueue }) => await deleteQueue(),
   },
 ];

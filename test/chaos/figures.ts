@@ -9,7 +9,7 @@ export interface Injected {
   readonly beganAtMs: number;
   /** When it was mended; of a fault that needs no mending, when it was done. */
   readonly mendedAtMs: number;
-  /** True where it may stop every run: a fault of servers or of links, not of one process. */
+  /** True where it may stop every run: a fault of a server or of all links, not of one process. */
   readonly hitsAll: boolean;
   /** Why it could not be injected, where it could not. */
   readonly failed?: string;

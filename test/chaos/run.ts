@@ -12,13 +12,14 @@ import { systemClock } from '../../shared/time/clock.ts';
 import { FaultyProxy } from '../support/faulty-proxy.ts';
 import { seeded } from '../support/seeded.ts';
 import { readJournal } from '../support/tasks/journal.ts';
+import { drain, keepLogs, QUEUE, readLeft, readProcesses } from './aftermath.ts';
 import { openChaosFleet } from './chaos-fleet.ts';
 import type { ChaosFleet, ChaosFleetOptions } from './chaos-fleet.ts';
 import { check } from './checker.ts';
 import type { Violation } from './checker.ts';
 import { readTables } from './evidence.ts';
 import type { Evidence } from './evidence.ts';
-import { countLeftovers, endSessions, readProgress, STEPS_DDL } from './evidence.sql.ts';
+import { endSessions, readProgress, STEPS_DDL } from './evidence.sql.ts';
 import type { Fault, FaultSite } from './faults.ts';
 import { countFigures } from './figures.ts';
 import type { Figures, Injected } from './figures.ts';
@@ -69,7 +70,6 @@ export interface RunResult {
   readonly lastLeft: string;
 }
 
-const QUEUE = 'default';
 const SHOW_EVERY_MS = 2_000;
 
 /** Runs it. Throws only where the run itself could not be held. */
@@ -128,6 +128,7 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     const untilMs = systemClock.monotonicMs() + seconds * 1_000;
     const site = siteOf(options, fleet, db);
     injected = await inject(site, options.faults, { random, untilMs, tell, ...signalOf(options) });
+    await writeFile(join(dir, 'faults.jsonl'), injected.map((fault) => `${JSON.stringify(fault)}\n`).join(''));
     await operator.stop();
   } finally {
     fleet.heal();
@@ -139,12 +140,25 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
   }
   tell(`no more faults and no more load; waiting for ${submissions.all.length} submissions to end`);
   const startMs = systemClock.monotonicMs();
-  const lastLeft = await drain(options, fleet, db);
+  const after = { amqpUrl: servers.amqpUrl, prefix: options.prefix, fleet, db };
+  const lastLeft = await drain(after, options);
   const drainedInMs = systemClock.monotonicMs() - startMs;
   await fleet.stop();
   // What was delivered and never answered is back in its queue now.
-  const left = await readLeft(options, db);
-  const evidence = await gather(options, { fleet, db, journal, submissions, operator, injected, left });
+  const left = await readLeft(after);
+  const mayLoseRefused =
+    capabilitiesOf(servers.brokerVersion).queueType === 'classic' &&
+    injected.some(({ name }) => name.startsWith('broker '));
+  const evidence: Evidence = {
+    ...(await readTables(db)),
+    ...readProcesses(fleet),
+    submissions: submissions.all,
+    runs: readJournal(journal),
+    presses: operator.presses,
+    cancelled: operator.cancelled,
+    left,
+    mayLoseRefused,
+  };
   return { violations: check(evidence), figures: countFigures(evidence, injected), drainedInMs, lastLeft };
 }
 
@@ -197,84 +211,5 @@ async function showProgress({ show }: RunOptions, db: Database, signal: AbortSig
       show('the database does not answer'); // as it is meant to, now and then
     }
     await systemClock.sleep(SHOW_EVERY_MS, signal);
-  }
-}
-
-/** Waits until nothing is left, or for as long as it may take; says what was there last. */
-async function drain(options: RunOptions, fleet: ChaosFleet, db: Database): Promise<string> {
-  const untilMs = systemClock.monotonicMs() + options.drainMs;
-  await fleet.ready();
-  let lastLeft = 'nothing';
-  for (;;) {
-    const { leases: _living, ...left } = await readLeft(options, db);
-    const places = Object.entries(left).filter(([, count]) => count > 0);
-    if (places.length === 0 || systemClock.monotonicMs() >= untilMs) return lastLeft;
-    lastLeft = places.map(([place, count]) => `${count} ${place}`).join(', ');
-    options.show?.(`left: ${lastLeft}`);
-    await systemClock.sleep(250);
-  }
-}
-
-async function readLeft({ servers, prefix }: RunOptions, db: Database): Promise<Readonly<Record<string, number>>> {
-  const [row] = await run(db, countLeftovers);
-  const left = Object.fromEntries(Object.entries(row ?? {}).map(([name, count]) => [name, Number(count)]));
-  const { ingress, dead, queue } = namesOf(prefix);
-  const model = await amqp.connect(servers.amqpUrl);
-  model.on('error', () => undefined);
-  try {
-    const channel = await model.createChannel();
-    for (const name of [ingress, dead, queue(QUEUE)]) left[name] = (await channel.checkQueue(name)).messageCount;
-  } finally {
-    await model.close();
-  }
-  return left;
-}
-
-interface Gathered {
-  readonly fleet: ChaosFleet;
-  readonly db: Database;
-  readonly journal: string;
-  readonly submissions: Submissions;
-  readonly operator: Operator;
-  readonly injected: readonly Injected[];
-  readonly left: Readonly<Record<string, number>>;
-}
-
-async function gather({ servers }: RunOptions, gathered: Gathered): Promise<Evidence> {
-  const { fleet, db, journal, submissions, operator, injected, left } = gathered;
-  const processes = fleet.places.flatMap(({ name, processes: all }) => all.map((process) => ({ name, process })));
-  const lastOnes = new Set(fleet.places.map(({ process }) => process));
-  const isClassic = capabilitiesOf(servers.brokerVersion).queueType === 'classic';
-  return {
-    ...(await readTables(db)),
-    submissions: submissions.all,
-    runs: readJournal(journal),
-    presses: operator.presses,
-    cancelled: operator.cancelled,
-    workers: processes.flatMap(({ process }) => {
-      const lost = new Set(process.logged('lease lost').map(({ workerId }) => workerId));
-      return process.logged('lease taken').map(({ workerId }) => ({
-        workerId: String(workerId),
-        wasCutOff: !lastOnes.has(process) || lost.has(workerId),
-      }));
-    }),
-    left,
-    ends: fleet.places.flatMap(({ ends }) => ends),
-    errors: processes.flatMap(({ name, process }) =>
-      process.lines
-        .filter(({ level }) => level === 'error')
-        .map((line) => ({ process: name, message: line.message, text: JSON.stringify(line) })),
-    ),
-    mayLoseRefused: isClassic && injected.some(({ name }) => name.startsWith('broker ')),
-  };
-}
-
-/** The log of each process, in the order in which they ran. */
-async function keepLogs(fleet: ChaosFleet, dir: string): Promise<void> {
-  for (const { name, processes } of fleet.places) {
-    for (const [index, { lines, stray }] of processes.entries()) {
-      const text = `${lines.map((line) => JSON.stringify(line)).join('\n')}\n${stray}`;
-      await writeFile(join(dir, `${name}.${index + 1}.log`), text);
-    }
   }
 }

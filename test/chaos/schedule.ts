@@ -2,6 +2,7 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { seeded, shuffled } from '../support/seeded.ts';
+import { ALL } from './faults.ts';
 import type { Aim, Fault, FaultSite } from './faults.ts';
 import type { Injected } from './figures.ts';
 
@@ -21,7 +22,7 @@ export interface Planned extends Aim {
   readonly afterMs: number;
 }
 
-const LANES = ['services', 'surroundings'] as const;
+const LANES = ['services', 'links', 'servers'] as const;
 const QUIET_MS = { least: 300, most: 2_500 } as const;
 
 /** Injects faults until the time is over; resolves when the last of them is mended. Never rejects for a fault that failed. */
@@ -44,7 +45,9 @@ export async function inject(
       const seconds = ((systemClock.monotonicMs() - startMs) / 1_000).toFixed(1);
       const target = planned.fault.target(site, planned);
       const held = planned.holdMs === 0 ? '' : ` for ${(planned.holdMs / 1_000).toFixed(1)} s`;
-      options.tell(`${seconds.padStart(6)} s  ${planned.fault.name}${target === '' ? '' : `: ${target}`}${held}`);
+      options.tell(
+        `${seconds.padStart(6)} s  ${planned.fault.name}${target === ALL && planned.fault.lane === 'servers' ? '' : `: ${target}`}${held}`,
+      );
       const done = await strike(site, planned, target);
       if (done.failed !== undefined) options.tell(`          could not be injected: ${done.failed}`);
       injected.push(done);
@@ -76,6 +79,6 @@ async function strike(site: FaultSite, { fault, choice, holdMs }: Planned, targe
     failed = toError(thrown).message;
   }
   const mendedAtMs = systemClock.now().getTime();
-  const base = { name: fault.name, target, beganAtMs, mendedAtMs, hitsAll: fault.lane === 'surroundings' };
+  const base = { name: fault.name, target, beganAtMs, mendedAtMs, hitsAll: target === ALL };
   return failed === undefined ? base : { ...base, failed };
 }

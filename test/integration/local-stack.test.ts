@@ -54,6 +54,10 @@ describe('a private stack', () => {
     expect(await whoami('guest', 'guest')).toBe(401);
   });
 
+  test('rabbitmqctl reaches the private broker', async () => {
+    expect(await stack.broker.ctl?.('eval', 'rabbit_misc:version().')).toContain(stack.brokerVersion);
+  });
+
   test('a second start finds it running and says so', async () => {
     const again = await startStack({ name: NAME, onlyPrivate: true });
     expect(again.wasStarted).toBe(false);
