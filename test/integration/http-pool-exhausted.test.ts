@@ -30,4 +30,4 @@ test('submissions and looks are answered 503 in time, health answers at once, an
   expect(database.isAvailable).toBe(true); // it is our own load: nothing pauses because of it
   for (const connection of held) connection.release(false);
   expect((await api.post('/v1/tasks', '{"type":"mail.send","input":{}}')).status).toBe(202);
-}, 30_000);
+});

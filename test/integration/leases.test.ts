@@ -256,4 +256,4 @@ test('a link that dies without a word costs a renewal or two, not the lease', as
   expect(open.heard.lines.filter(({ message }) => message === 'lease not renewed')).not.toEqual([]);
   expect(open.heard.lapses).toBe(0);
   await through.stop(systemClock.monotonicMs() + 1_000);
-}, 30_000);
+});

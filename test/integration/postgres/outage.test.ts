@@ -63,7 +63,7 @@ test('a server that a failover made read-only is away, for reads too, until it t
   expect(database.isAvailable).toBe(true);
   await database.query(INSERT);
   for (const pid of await pids(database)) expect(before).not.toContainEqual(pid);
-}, 30_000);
+});
 
 test('one write that meets a read-only server costs all connections to it, also from inside a transaction', async () => {
   await using opened = await openWritten();
@@ -75,7 +75,7 @@ test('one write that meets a read-only server costs all connections to it, also 
   for (let round = 0; round < 2 * CONNECTIONS; round += 1) {
     await inTransaction(database, async (tx) => await tx.query(INSERT));
   }
-}, 30_000);
+});
 
 test('connections that a firewall forgot cost one time limit, not one each', async () => {
   await using opened = await openWritten();
