@@ -1,7 +1,15 @@
 /** Starts that must not succeed, and starts that must wait. */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { expect, test } from '@jest/globals';
+import { startProcess } from '../../scripts/fleet.ts';
+import { systemClock } from '../../shared/time/clock.ts';
 import { openEmptyDatabase } from '../support/database.ts';
 import { openFleet } from '../support/fleet.ts';
+import type { LogLine } from '../support/service-process.ts';
+import { testWith } from '../support/tools.ts';
+import type { Tool } from '../support/tools.ts';
 
 const SERVICES = ['producer', 'worker', 'dead-letter-handler'] as const;
 const FAILED = 'service failed to start';
@@ -85,3 +93,39 @@ test('services that start before RabbitMQ wait for it, then run', async () => {
   await Promise.all(processes.map(async (process) => await process.ready()));
   expect(await fleet.run()).toBe('succeeded');
 });
+
+test('services that wait for Postgres at their start end with 0 at a SIGTERM', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0, through: ['postgres'] });
+  fleet.postgresProxy.refuse();
+  const processes = SERVICES.map((service) => fleet.start(service));
+  await Promise.all(processes.map(async (process) => await process.next('postgres does not answer')));
+  for (const ended of await Promise.all(processes.map(async (process) => await process.terminate()))) {
+    expect(ended.code).toBe(0);
+    expect(ended.afterMs).toBeLessThan(3_000);
+  }
+});
+
+// oxlint-disable jest/no-standalone-expect -- because testWith declares the test
+const proc: Tool = { name: '/proc', path: existsSync('/proc/self/cmdline') ? '/proc' : undefined };
+
+testWith(
+  proc,
+  'a process that the scripts start is node itself, and begins to end within a second of a SIGTERM',
+  async () => {
+    await using fleet = await openFleet({ workers: 0 });
+    const logDir = dirname(fleet.journal);
+    const env = fleet.environment(['well-behaved']);
+    const worker = await startProcess({ root: process.cwd(), service: 'worker', name: 'worker', logDir, env });
+    expect(await readFile(`/proc/${worker.pid}/cmdline`, 'utf8')).toMatch(/node[^\0]*\0.*worker\/main\.js/);
+    expect(await readFile(`/proc/${worker.pid}/task/${worker.pid}/children`, 'utf8')).toBe('');
+    const askedMs = systemClock.now().getTime();
+    expect(await worker.stop()).toBe(0);
+    const lines = (await readFile(worker.logFile, 'utf8')).trim().split('\n');
+    const stopping = lines
+      .map((line) => JSON.parse(line) as LogLine)
+      .find((line) => line.message === 'service stopping');
+    expect(Date.parse(String(stopping?.['at'])) - askedMs).toBeLessThan(1_000);
+  },
+  60_000,
+);
+// oxlint-enable jest/no-standalone-expect

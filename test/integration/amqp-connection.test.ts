@@ -153,6 +153,17 @@ describe('connecting', () => {
     await opened.connection.connected({ withinMs: 20_000 });
     expect(opened.connection.isConnected).toBe(true);
   });
+
+  test('takes several servers in random order, so that a fleet spreads over them', async () => {
+    await using first = await FaultyProxy.open(AMQP_URL);
+    await using second = await FaultyProxy.open(AMQP_URL);
+    const urls = [first.urlOf(AMQP_URL), second.urlOf(AMQP_URL)];
+    await Promise.all(Array.from({ length: 20 }, async () => await broker.connect({ urls })));
+    // All twenty at one of two comes about once in half a million runs.
+    expect(first.accepted).toBeGreaterThan(0);
+    expect(second.accepted).toBeGreaterThan(0);
+    expect(first.accepted + second.accepted).toBe(20);
+  });
 });
 
 describe('a lost connection', () => {

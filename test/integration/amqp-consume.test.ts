@@ -198,6 +198,19 @@ describe('a consumer comes back', () => {
     expect(consumer.unanswered).toBe(3);
   });
 
+  test('after a cut in the middle of a delivery, which comes again whole', async () => {
+    await using proxy = await FaultyProxy.open(AMQP_URL);
+    const queue = await broker.queue();
+    const { got, consumer } = await openConsumer({ queue }, {}, { urls: [proxy.urlOf(AMQP_URL)] });
+    const text = 'x'.repeat(1_000_000);
+    proxy.cutAfter(300_000, 'to-client');
+    await send(queue, text);
+    await eventually(() => expect(got).toHaveLength(1));
+    expect([got[0]?.isAlive, got[0]?.body.toString() === text]).toEqual([true, true]);
+    expect(proxy.accepted).toBe(2);
+    expect(consumer.isConsuming).toBe(true);
+  });
+
   test('after its channel died alone; other channels of the connection do not notice', async () => {
     const queue = await broker.queue();
     const other = await broker.queue();

@@ -235,6 +235,17 @@ describe('while the broker does not answer', () => {
     await expect(lost).rejects.toMatchObject({ code: 'broker-unavailable', facts: { wasSent: true } });
   });
 
+  test('a link cut in the middle of a message fails that publish, and the next ones work', async () => {
+    await using proxy = await FaultyProxy.open(AMQP_URL);
+    const { publisher } = await openPublisher({}, { urls: [proxy.urlOf(AMQP_URL)] });
+    const queue = await broker.queue();
+    proxy.cutAfter(100_000, 'to-server');
+    const cut = publisher.publish(to(queue, Buffer.alloc(1_000_000)));
+    await expect(cut).rejects.toMatchObject({ code: 'broker-unavailable', facts: { wasSent: true } });
+    await eventually(async () => await publisher.publish(to(queue, 'whole')));
+    expect(await drain(queue)).toEqual(['whole']);
+  });
+
   test('stopping waits for confirms, and not beyond its deadline', async () => {
     await using proxy = await FaultyProxy.open(AMQP_URL);
     const { publisher } = await openPublisher({}, { urls: [proxy.urlOf(AMQP_URL)] });

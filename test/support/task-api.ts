@@ -5,6 +5,7 @@ import { silentLogger } from '../../shared/observability/silent-log.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { Token } from '../../shared/config/format.ts';
 import { HttpServer } from '../../shared/http/server.ts';
+import type { DatabaseOptions } from '../../shared/postgres/pool.ts';
 import { announceTypes } from '../../shared/tasks/announce.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
@@ -58,10 +59,14 @@ export function aType(name: string, changes: Partial<TaskTypeDescription> = {}):
 /** Opens one. */
 export async function openTaskApi(
   types: readonly TaskTypeDescription[],
-  options: { readonly tokens?: readonly Token[]; readonly log?: Logger } = {},
+  options: {
+    readonly tokens?: readonly Token[];
+    readonly log?: Logger;
+    readonly database?: Partial<DatabaseOptions>;
+  } = {},
 ): Promise<TestTaskApi> {
   const log = options.log ?? silentLogger;
-  const db = await openDatabase({ settings: SERVICE_PLANS });
+  const db = await openDatabase({ settings: SERVICE_PLANS, ...options.database });
   await announceTypes(db.database, types, 'test');
   const catalog = new TypeCatalog({ db: db.database, clock: systemClock, log, random: () => 0.5 });
   await catalog.start();

@@ -1,5 +1,8 @@
 /** Tools that a test needs and a machine may lack. Their tests are then skipped under a name that says which tool is missing. */
 import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from '@jest/globals';
 
 /** A tool, and where it was found. */
@@ -34,6 +37,20 @@ export function testWith(tool: Tool, name: string, run: (path: string) => Promis
   if (path === undefined) test.skip(`${name} [needs ${tool.name}]`, () => undefined);
   else test(name, async () => await run(path), withinMs);
   // oxlint-enable jest/no-disabled-tests, jest/expect-expect, jest/valid-title
+}
+
+/** Declares a test that mounts a small disk in memory. Where this user may not, the test is skipped, and its name says why. */
+export function testWithMount(name: string, run: () => Promise<void>, withinMs: number): void {
+  testWith({ name: 'the right to mount', path: canMount() ? 'mount' : undefined }, name, run, withinMs);
+}
+
+function canMount(): boolean {
+  if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
+  const folder = mkdtempSync(join(tmpdir(), 'warren-mount-'));
+  const isMounted = answers('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'warren-mount', folder]);
+  if (isMounted) execFileSync('umount', [folder]);
+  rmdirSync(folder);
+  return isMounted;
 }
 
 function hasPika(path: string | undefined): boolean {
