@@ -74,7 +74,7 @@ test('while an alarm of the broker blocks publishes tasks are accepted, what run
   try {
     const startMs = performance.now();
     expect(await fleet.submit(...Array.from({ length: 20 }, () => ({})))).toHaveLength(20);
-    expect(performance.now() - startMs).toBeLessThan(3_000);
+    expect(performance.now() - startMs).toBeLessThan(8_000);
     const { url } = fleet.producer();
     await eventually(async () => {
       expect(await (await fetch(`${url}/metrics`)).text()).toContain('\nwarren_broker_blocked 1\n');
