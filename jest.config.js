@@ -1,4 +1,7 @@
-/** Three projects: unit (pure logic), integration (real broker and database), faults (real processes, kills). */
+/**
+ * Four projects: unit (pure logic), integration (real broker and database), faults (real processes, kills); and once, like both,
+ * for what does not depend on which broker is tested.
+ */
 const base = {
   testEnvironment: 'node',
   transform: { '^.+\\.ts$': '@swc/jest' },
@@ -18,6 +21,7 @@ export default {
       testMatch: ['<rootDir>/test/unit/**/*.test.ts', '<rootDir>/test/properties/**/*.test.ts'],
     },
     { ...base, displayName: 'integration', testMatch: ['<rootDir>/test/integration/**/*.test.ts'] },
+    { ...base, displayName: 'once', testMatch: ['<rootDir>/test/once/**/*.test.ts'] },
     { ...base, displayName: 'faults', testMatch: ['<rootDir>/test/faults/**/*.test.ts'] },
   ],
 };

@@ -62,7 +62,7 @@ export async function runJest(
       '--maxWorkers',
       '2',
       // Where a single test file is run, in this process, a handle left open would hang it.
-      ...(project === 'faults' ? ['--forceExit'] : []),
+      ...(project === 'faults' || project === 'once' ? ['--forceExit'] : []),
       '--passWithNoTests',
       '--json',
       '--outputFile',

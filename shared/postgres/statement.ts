@@ -1,6 +1,6 @@
 /**
  * A statement is data: name, text, parameter types and columns. Rows are typed from the columns, and
- * `test/integration/sql.test.ts` prepares every statement against the migrated database to prove them right.
+ * `test/once/sql.test.ts` prepares every statement against the migrated database to prove them right.
  */
 import { isDate } from 'node:util/types';
 import { Bug } from '../errors/warren-error.ts';
