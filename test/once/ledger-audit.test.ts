@@ -102,6 +102,16 @@ test('while tasks come and end, no walk sees a difference, however many statemen
   ]);
 });
 
+test('a recent hour that takes many statements is walked through at once, not over many rounds', async () => {
+  await audit[Symbol.asyncDispose]();
+  await addTasks(db, 60);
+  audit = await openAudit(db, { intervalMs: 600_000, rowsPerStep: 7 });
+  await eventually(
+    async () => expect(await rows(db, 'select in_progress::int4 from ledger_audits')).toEqual([{ in_progress: 60 }]),
+    { withinMs: 60_000 },
+  );
+}, 70_000);
+
 describe('stranded', () => {
   test.each([
     ['scheduled', { state: 'scheduled', runAt: LATER }],
