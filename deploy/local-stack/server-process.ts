@@ -73,6 +73,7 @@ export async function endProcess(
   if (identity === undefined || !(await isRunning(identity))) return true;
   try {
     process.kill(identity.pid, signal);
+    process.kill(identity.pid, 'SIGCONT'); // one that was stopped would not hear it
   } catch (thrown) {
     if (codeOf(thrown) !== 'ESRCH') throw thrown;
   }

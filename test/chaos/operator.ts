@@ -33,6 +33,7 @@ export class Operator {
   readonly cancelled = new Set<string>();
   readonly #deps: OperatorDeps;
   readonly #seen = new Set<string>();
+  readonly #underWay = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
   #loop: Promise<void> | undefined;
 
@@ -47,6 +48,12 @@ export class Operator {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
+    await Promise.all(this.#underWay);
+  }
+
+  #track(asking: Promise<void>): void {
+    this.#underWay.add(asking);
+    void asking.finally(() => this.#underWay.delete(asking)); // never rejects
   }
 
   async #run(): Promise<void> {
@@ -56,9 +63,11 @@ export class Operator {
         if (this.#seen.has(letterId)) continue;
         this.#seen.add(letterId);
         if (this.#deps.random() >= SHARE) continue;
-        await Promise.all([this.#press(letterId), this.#press(letterId)]);
+        // Nothing is waited for: a handler that stands still answers late, or never.
+        this.#track(this.#press(letterId));
+        this.#track(this.#press(letterId));
       }
-      for (let count = 0; count < CANCELS_PER_ROUND; count += 1) await this.#cancel();
+      for (let count = 0; count < CANCELS_PER_ROUND; count += 1) this.#track(this.#cancel());
     }
   }
 

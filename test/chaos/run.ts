@@ -129,7 +129,6 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     const site = siteOf(options, fleet, db);
     injected = await inject(site, options.faults, { random, untilMs, tell, ...signalOf(options) });
     await writeFile(join(dir, 'faults.jsonl'), injected.map((fault) => `${JSON.stringify(fault)}\n`).join(''));
-    await operator.stop();
   } finally {
     fleet.heal();
     await operator.stop();

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { StackFailure } from '../../deploy/local-stack/failure.ts';
 import { greetBroker } from '../../deploy/local-stack/greeting.ts';
 import type { ServerControl } from '../../deploy/local-stack/server.ts';
-import { startStack } from '../../deploy/local-stack/stack.ts';
+import { startStack, stopStack } from '../../deploy/local-stack/stack.ts';
 
 /** A server that can be broken; without a pid it cannot be paused. */
 export type Breakable = Pick<ServerControl, 'start' | 'stop' | 'kill' | 'pid' | 'ctl'>;
@@ -25,7 +25,10 @@ export interface ChaosServers {
 const run = promisify(execFile);
 const INSTANCE = 'chaos';
 
-/** Starts them, with the data that is there. Throws a StackFailure. `stop` keeps the data. */
+/**
+ * Starts them, with the data that is there. Throws a StackFailure. `stop` keeps the data. What a run that was killed left
+ * running, or standing still, is stopped first.
+ */
 export async function startChaosServers(
   root: string,
   version: string,
@@ -35,9 +38,11 @@ export async function startChaosServers(
     throw new StackFailure(`CHAOS_BROKER is ${version}; it can be 3.10 (the broker of this machine) or 4.3`, 2);
   }
   const only = version === '4.3' ? ({ only: 'database' } as const) : {};
+  await stopStack({ name: INSTANCE, root });
   const stack = await startStack({ name: INSTANCE, root, onlyPrivate: true, ...only, log });
   try {
     const second = version === '4.3' ? new SecondBroker(root) : undefined;
+    await second?.stop();
     await second?.start();
     const amqpUrl = second?.url ?? stack.amqpUrl;
     const greeting = await greetBroker(amqpUrl, 5_000);

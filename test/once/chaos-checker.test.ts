@@ -90,7 +90,8 @@ test.concurrent('a settle without its fence lets a worker that was taken for dea
   ];
   const faults = ['worker frozen past its lease'];
   const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: SHORT_DRAIN_MS });
-  expect(report).toContain('invariant 2 is broken');
+  // Settled twice, or settled as succeeded after somebody else had cancelled it or given it up.
+  expect(report).toMatch(/^invariant 2 is broken: /m);
 }, 120_000);
 
 test.concurrent('an outbox row that is dropped instead of published loses its task: invariant 1', async () => {
