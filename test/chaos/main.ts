@@ -6,7 +6,7 @@
 import { parseArgs } from 'node:util';
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
-import { isStackFailure } from '../../deploy/local-stack/failure.ts';
+import { isStackFailure, StackFailure } from '../../deploy/local-stack/failure.ts';
 import { claimClone, findRoot } from '../../deploy/local-stack/stack.ts';
 import { createDatabaseBeside, deleteTopology } from '../../scripts/provision.ts';
 import { toError } from '../../shared/errors/to-error.ts';
@@ -97,7 +97,7 @@ function integerFrom(variable: string, usual: number, least: number, most: numbe
   if (text === '') return usual;
   const value = Number(text);
   if (Number.isInteger(value) && value >= least && value <= most) return value;
-  throw new Error(`${variable} is "${text}"; it must be a whole number from ${least} to ${most}`);
+  throw new StackFailure(`${variable} is "${text}"; it must be a whole number from ${least} to ${most}`);
 }
 
 try {
