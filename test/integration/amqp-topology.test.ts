@@ -127,7 +127,7 @@ describe('a keeper of the topology', () => {
       { prefix: broker.prefix, queueType: 'auto', lookAgainMs: 100 },
     );
     await keeper.start();
-    await keeper.whenApplied(AbortSignal.timeout(10_000));
+    await keeper.whenApplied(AbortSignal.timeout(30_000));
     const names = namesOf(broker.prefix);
     await broker.raw.deleteExchange(names.work);
     await broker.raw.deleteExchange(names.tasks);

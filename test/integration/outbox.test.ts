@@ -141,7 +141,7 @@ test('what lies in a queue that was lost is invited once the queue is there agai
   expect(await work.backbone.inviter.invite(row)).toBe(false);
   expect(await count(db, 'outbox')).toBe(1);
   const sweeper = aSweeper();
-  await work.backbone.topology.whenApplied(AbortSignal.timeout(5_000));
+  await work.backbone.topology.whenApplied(AbortSignal.timeout(30_000));
   await db.query({ text: 'update outbox set retry_at = clock_timestamp()' });
   await sweeper.start();
   expect((await work.invitations(3)).toSorted()).toEqual(tasks.toSorted());

@@ -1,5 +1,5 @@
-/** A broker of our own that restarts, crashes, and raises an alarm, under a fleet. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+/** A broker of our own that restarts, crashes, raises an alarm, and takes back what is not acked in time, under a fleet. */
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { PrivateBroker } from '../../deploy/local-stack/rabbitmq.ts';
 import { resetStack, startStack } from '../../deploy/local-stack/stack.ts';
 import type { Stack } from '../../deploy/local-stack/stack.ts';
@@ -63,10 +63,14 @@ test(
   120_000 + RESTARTS * 60_000,
 );
 
+/** The private broker, whose `rabbitmqctl` can be reached. */
+function privateBroker(): PrivateBroker {
+  if (stack.broker instanceof PrivateBroker) return stack.broker;
+  throw new Error('this is set by rabbitmqctl, which a container hides');
+}
+
 test('while an alarm of the broker blocks publishes tasks are accepted, what runs ends, and all is invited afterwards', async () => {
-  const { broker } = stack;
-  if (!(broker instanceof PrivateBroker))
-    throw new Error('the alarm is raised by rabbitmqctl, which a container hides');
+  const broker = privateBroker();
   await using fleet = await open();
   const [running = ''] = await fleet.submit({ input: { ms: 2_000 } });
   await eventually(() => expect(fleet.entries(running)).toHaveLength(1));
@@ -93,3 +97,35 @@ test('while an alarm of the broker blocks publishes tasks are accepted, what run
   expect(await (await fetch(`${fleet.producer().url}/readyz`)).json()).toMatchObject({ status: 'ok' });
   await expectSoundHistory(fleet);
 }, 120_000);
+
+describe('where the broker takes back what is not acked within three seconds', () => {
+  const setTimes = async (ackMs: number, lookMs: number): Promise<void> => {
+    const settings = `application:set_env(rabbit, consumer_timeout, ${ackMs}), application:set_env(rabbit, channel_tick_interval, ${lookMs}).`;
+    await privateBroker().ctl('eval', settings);
+  };
+  beforeAll(async () => await setTimes(3_000, 300));
+  afterAll(async () => await setTimes(1_800_000, 60_000));
+
+  const openFor = async (ackTimeoutMs: number): Promise<Fleet> =>
+    await openFleet({
+      leaseMs: 10_000,
+      env: { AMQP_URL: stack.amqpUrl, WARREN_AMQP_ACK_TIMEOUT_MS: String(ackTimeoutMs) },
+    });
+
+  test('a longer task is acked at its claim, runs once, and nothing is taken back', async () => {
+    await using fleet = await openFor(3_000);
+    const [id = ''] = await fleet.submit({ input: { ms: 6_000 } });
+    await expectEnded(fleet, 1);
+    expect(fleet.entries(id).map(({ event }) => event)).toEqual(['started', 'ended']);
+    expect(fleet.worker(0).logged('channel closed by the broker')).toEqual([]);
+  });
+
+  test('and Warren does not know of it, a longer task loses its channel, and runs once all the same', async () => {
+    await using fleet = await openFor(1_800_000);
+    const [id = ''] = await fleet.submit({ input: { ms: 6_000 } });
+    await fleet.worker(0).next('channel closed by the broker');
+    await expectEnded(fleet, 1);
+    expect(fleet.entries(id).map(({ event }) => event)).toEqual(['started', 'ended']);
+    await eventually(async () => expect(await fleet.run()).toBe('succeeded'));
+  });
+});

@@ -75,7 +75,7 @@ test('a lease says what the worker is and is renewed while it lives, and goes wh
   const open = openLeases();
   await open.leases.start();
   await open.leases.start();
-  await open.leases.whenLeased(AbortSignal.timeout(5_000));
+  await open.leases.whenLeased(AbortSignal.timeout(30_000));
   expect(await lease(open)).toMatchObject({
     code_version: 'v7',
     queues: { default: 4, bulk: 2 },
@@ -201,7 +201,7 @@ test('a lease is taken once Postgres is there', async () => {
   };
   await using open = openLeases(faulty);
   await open.leases.start();
-  await open.leases.whenLeased(AbortSignal.timeout(5_000));
+  await open.leases.whenLeased(AbortSignal.timeout(30_000));
   expect([refusals, open.leases.isLeased]).toEqual([1, true]);
 });
 

@@ -84,7 +84,7 @@ export class ServiceProcess {
       await eventually(
         async () => {
           if (this.exitCode !== undefined) return;
-          const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(2_000) });
+          const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(30_000) });
           if (!answer.ok) throw new Error(await answer.text());
         },
         { withinMs, everyMs: 25 },
@@ -104,7 +104,7 @@ export class ServiceProcess {
   }
 
   /** The first log line with this message and these fields, be it there or still to come. */
-  async next(message: string, fields: Readonly<Record<string, unknown>> = {}, withinMs = 10_000): Promise<LogLine> {
+  async next(message: string, fields: Readonly<Record<string, unknown>> = {}, withinMs = 20_000): Promise<LogLine> {
     return await eventually(
       () => {
         const [line] = this.logged(message, fields);

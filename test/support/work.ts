@@ -50,7 +50,7 @@ export async function openWork({
   const backbone = createBackbone({ ...partDeps, config, metrics }, { service: 'test', queues: () => queues });
   const part = inOrder(backbone.parts, partDeps.log);
   await part.start();
-  await backbone.topology.whenApplied(AbortSignal.timeout(10_000));
+  await backbone.topology.whenApplied(AbortSignal.timeout(30_000));
   await eventually(() => {
     if (!backbone.publisher.isReady) throw new RangeError('the publisher is not ready');
   });
