@@ -263,7 +263,7 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** The first line with this message, in the log of any process. */
-  async next(message: string, fields: Readonly<Record<string, unknown>> = {}, withinMs = 10_000): Promise<void> {
+  async next(message: string, fields: Readonly<Record<string, unknown>> = {}, withinMs = 30_000): Promise<void> {
     await eventually(
       () => {
         if (!this.#processes.some((process) => process.logged(message, fields).length > 0)) {

@@ -1,8 +1,7 @@
 /** A service as a process of its own, whose log lines are the probe of the test that started it. */
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { join } from 'node:path';
-import { findRoot } from '../../deploy/local-stack/stack.ts';
+import { fileURLToPath } from 'node:url';
 import type { ServiceName } from '../../scripts/fleet.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { eventually } from './eventually.ts';
@@ -21,7 +20,7 @@ export interface Ended {
   readonly afterMs: number;
 }
 
-const ROOT = findRoot();
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** Settings of the shell that runs the tests must not reach what they start. */
 const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|PG[A-Z]+|WARREN_.*|NODE_OPTIONS|JEST_.*)$/;
 const alive = new Set<ChildProcess>();
@@ -48,7 +47,7 @@ export class ServiceProcess {
     this.service = service;
     this.name = name;
     const inherited = Object.entries(process.env).filter(([key]) => !NOT_HANDED_ON.test(key));
-    const main = join(ROOT, 'dist/services', service, 'main.js');
+    const main = fileURLToPath(new URL(`../../dist/services/${service}/main.js`, import.meta.url));
     this.#child = spawn(process.execPath, ['--enable-source-maps', main, ...args], {
       cwd: ROOT,
       env: { ...Object.fromEntries(inherited), ...env },
@@ -79,12 +78,12 @@ export class ServiceProcess {
   }
 
   /** Resolves once it is ready; throws with the end of its log where it ends or does not become so. */
-  async ready(withinMs = 20_000): Promise<this> {
+  async ready(withinMs = 40_000): Promise<this> {
     try {
       await eventually(
         async () => {
           if (this.exitCode !== undefined) return;
-          const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(30_000) });
+          const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(2_000) });
           if (!answer.ok) throw new Error(await answer.text());
         },
         { withinMs, everyMs: 25 },
@@ -104,7 +103,7 @@ export class ServiceProcess {
   }
 
   /** The first log line with this message and these fields, be it there or still to come. */
-  async next(message: string, fields: Readonly<Record<string, unknown>> = {}, withinMs = 20_000): Promise<LogLine> {
+  async next(message: string, fields: Readonly<Record<string, unknown>> = {}, withinMs = 30_000): Promise<LogLine> {
     return await eventually(
       () => {
         const [line] = this.logged(message, fields);
