@@ -19,7 +19,7 @@ const CHECK_WITHIN_MS = 5 * 60_000;
 const TESTS_WITHIN_MS = 15 * 60_000;
 const LONG_TESTS_WITHIN_MS = 60 * 60_000;
 /** A run whose faults are always the same; `make chaos` draws others. */
-const CHAOS = { CHAOS_SECONDS: '90', CHAOS_SEED: '2026' } as const;
+const CHAOS = { CHAOS_SECONDS: '90', CHAOS_SEED: '2026', CHAOS_RATE: '30' } as const;
 
 const { values: options } = parseArgs({
   options: { 'fail-on-skip': { type: 'boolean' }, brokers: { type: 'boolean' }, long: { type: 'boolean' } },

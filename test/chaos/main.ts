@@ -22,6 +22,7 @@ Runs a fleet of real processes on private servers, under load and under fire, an
 
   CHAOS_SECONDS   seconds of load and faults, 5 to 86400; default 120
   CHAOS_SEED      decides faults, targets, durations and load; default: drawn, and printed
+  CHAOS_RATE      tasks submitted a second, 1 to 1000; default 30
   CHAOS_BROKER    3.10 (the RabbitMQ of this machine; default) or 4.3
   CHAOS_WITHOUT   faults to leave out: parts of their names, with commas between
 
@@ -32,7 +33,6 @@ Logs of the run are kept in .warren/chaos.
 const PREFIX = 'chaos';
 const DATABASE = 'warren_chaos';
 const DRAIN_MS = 120_000;
-const PER_SECOND = 30;
 const COUNTS = { producer: 2, worker: 3, 'dead-letter-handler': 2 } as const;
 const EXIT_CANNOT_RUN = 2;
 
@@ -44,6 +44,7 @@ async function main(): Promise<number> {
   }
   const seconds = integerFrom('CHAOS_SECONDS', 120, 5, 86_400);
   const seed = integerFrom('CHAOS_SEED', randomInt(2 ** 31), 0, 2 ** 32 - 1);
+  const perSecond = integerFrom('CHAOS_RATE', 30, 1, 1_000);
   const version = process.env['CHAOS_BROKER'] || '3.10';
   const without = (process.env['CHAOS_WITHOUT'] ?? '').split(',').filter(Boolean);
   const root = findRoot();
@@ -68,7 +69,7 @@ async function main(): Promise<number> {
       dir: join(root, '.warren/chaos'),
       faults,
       counts: COUNTS,
-      perSecond: PER_SECOND,
+      perSecond,
       tell: (line) => display.line(line),
       show: (line) => display.show(line),
       signal: interrupted.signal,
@@ -83,7 +84,7 @@ async function main(): Promise<number> {
     }
     display.line(`\n${renderViolations(violations)}`);
     display.line(
-      `again: CHAOS_SEED=${seed} CHAOS_SECONDS=${seconds} CHAOS_BROKER=${version} make chaos; logs: .warren/chaos`,
+      `again: CHAOS_SEED=${seed} CHAOS_SECONDS=${seconds} CHAOS_RATE=${perSecond} CHAOS_BROKER=${version} make chaos; logs: .warren/chaos`,
     );
     return 1;
   } finally {
