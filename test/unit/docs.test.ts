@@ -176,3 +176,13 @@ test('no page shouts, and none is decorated', () => {
   );
   expect(faults.map(([page]) => page)).toEqual([]);
 });
+
+test('each fault on the page of faults names a test that there is', () => {
+  const rows = [...readSource('docs/faults.md').matchAll(/\| `([^`]+)`: (.+) \|$/gm)];
+  expect(rows.length).toBeGreaterThan(50);
+  const missing = rows.filter(([, file = '', title = '']) => {
+    const path = `test/${file}.test.ts`;
+    return !existsSync(join(ROOT, path)) || !readSource(path).includes(title);
+  });
+  expect(missing.map(([row]) => row)).toEqual([]);
+});
