@@ -10,7 +10,7 @@ import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
-import { createBackbone } from '../../shared/tasks/backbone.ts';
+import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
@@ -176,7 +176,8 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       {
         name: 'queues',
         part: {
-          start: async () => await announceQueues(db, producer.declaredQueues),
+          start: async () =>
+            await whenPostgresAnswers(context, async () => await announceQueues(db, producer.declaredQueues)),
           stop: async () => await Promise.resolve(),
         },
       },

@@ -11,7 +11,7 @@ import { HealthServer } from '../../shared/http/health.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { Breakers } from '../../shared/resilience/breaker.ts';
 import { announceQueues, announceTypes } from '../../shared/tasks/announce.ts';
-import { createBackbone } from '../../shared/tasks/backbone.ts';
+import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
 import { describeTask } from '../../shared/tasks/define-task.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
@@ -204,14 +204,15 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     { host: config.http.host, port: config.http.workerPort },
   );
   const announcement: Part = {
-    start: async () => {
-      await announceQueues(db, queues);
-      await announceTypes(
-        db,
-        registry.all().map((type) => describeTask(type)),
-        version,
-      );
-    },
+    start: async () =>
+      await whenPostgresAnswers(context, async () => {
+        await announceQueues(db, queues);
+        await announceTypes(
+          db,
+          registry.all().map((type) => describeTask(type)),
+          version,
+        );
+      }),
     stop: async () => await Promise.resolve(),
   };
 

@@ -190,22 +190,34 @@ function postgresWatch(deps: Omit<LoopDeps, 'round'>, db: Database): Part {
  * Waits for Postgres at start, then checks that the database fits this program and belongs to this prefix. Throws
  * `database-unavailable` after a minute, `database-outdated`, `prefix-mismatch`.
  */
-function installationCheck({ clock, config, log }: Omit<BackboneDeps, 'metrics'>, db: Database): Part {
+function installationCheck(deps: Omit<BackboneDeps, 'metrics'>, db: Database): Part {
   return {
-    async start(): Promise<void> {
-      const untilMs = clock.monotonicMs() + WAIT_FOR_POSTGRES_MS;
-      for (;;) {
-        try {
-          await checkMigrations(db, MIGRATIONS_DIR);
-          await claimPrefix(db, config.prefix);
-          return;
-        } catch (thrown) {
-          if (!isWarrenError(thrown, 'database-unavailable') || clock.monotonicMs() > untilMs) throw thrown;
-          log.debug('waiting for postgres');
-          await clock.sleep(POSTGRES_AGAIN_MS);
-        }
-      }
-    },
+    start: async () =>
+      await whenPostgresAnswers(deps, async () => {
+        await checkMigrations(db, MIGRATIONS_DIR);
+        await claimPrefix(db, deps.config.prefix);
+      }),
     stop: async () => await Promise.resolve(),
   };
+}
+
+/**
+ * Does what a start needs Postgres for, again where it did not answer: a blip in the middle of a start is no reason to end.
+ * Throws `database-unavailable` after a minute, and at once whatever else `work` throws.
+ */
+export async function whenPostgresAnswers(
+  { clock, log }: Pick<BackboneDeps, 'clock' | 'log'>,
+  work: () => Promise<void>,
+): Promise<void> {
+  const untilMs = clock.monotonicMs() + WAIT_FOR_POSTGRES_MS;
+  for (;;) {
+    try {
+      await work();
+      return;
+    } catch (thrown) {
+      if (!isWarrenError(thrown, 'database-unavailable') || clock.monotonicMs() > untilMs) throw thrown;
+      log.debug('waiting for postgres');
+      await clock.sleep(POSTGRES_AGAIN_MS);
+    }
+  }
 }

@@ -83,6 +83,27 @@ test('services that start before Postgres wait for it, then run', async () => {
   expect(await fleet.run()).toBe('succeeded');
 });
 
+test('services that Postgres leaves without an answer in the middle of their start ask again, and run', async () => {
+  await using fleet = await openFleet({ workers: 0, producers: 0 });
+  const holder = await fleet.database.database.checkOut();
+  try {
+    await holder.query({ text: 'begin' });
+    await holder.query({ text: 'lock table queues in access exclusive mode' });
+    const env = {
+      WARREN_LOG_LEVEL: 'debug',
+      WARREN_POSTGRES_LOCK_TIMEOUT_MS: '200',
+      WARREN_PRODUCER_DECLARED_QUEUES: 'default',
+    };
+    const processes = (['producer', 'worker'] as const).map((service) => fleet.start(service, env));
+    for (const process of processes) await process.next('waiting for postgres');
+    await holder.query({ text: 'rollback' });
+    for (const process of processes) await process.ready();
+  } finally {
+    holder.release(true);
+  }
+  expect(await fleet.run()).toBe('succeeded');
+}, 60_000);
+
 test('services that start before RabbitMQ wait for it, then run', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0, through: ['broker'] });
   fleet.brokerProxy.refuse();
