@@ -62,7 +62,7 @@ async function test(project: string, servers: TestServers | undefined, broker: T
   });
 }
 
-/** On servers of its own, and with nothing beside it: it measures how long all stands still. */
+/** On servers of its own. */
 async function chaos(version: string, canBeSkipped: boolean): Promise<void> {
   const name = `chaos on RabbitMQ ${version}`;
   const env = { ...CHAOS, CHAOS_BROKER: version };
@@ -85,21 +85,22 @@ async function runAll(): Promise<void> {
     return { ...EMPTY_TALLY, passed: 1, skipped: servers.skipped };
   });
   if (servers === undefined) return;
+  const { brokers } = servers;
+  // Faults and chaos take time and little of the machine: the rest runs beside them.
+  const work = async (): Promise<void> => {
+    await test('once', servers, brokers[0]);
+    for (const broker of brokers) await test('integration', servers, broker);
+  };
+  const waiting = async (): Promise<void> => {
+    for (const broker of brokers) await test('faults', servers, broker);
+    const isAbsent = servers?.areNamed === true || (options.brokers === true && servers?.skipped.length !== 0);
+    await chaos(options.brokers === true ? '4.3' : '3.10', isAbsent);
+  };
   try {
-    await test('once', servers, servers.brokers[0]);
-    // Faults take time and little of the machine: the next broker's integration runs beside them.
-    let faults: Promise<void> | undefined;
-    for (const broker of servers.brokers) {
-      await Promise.all([faults, test('integration', servers, broker)]);
-      faults = test('faults', servers, broker);
-    }
-    await faults;
+    await Promise.all([work(), waiting()]);
   } finally {
     await servers.stop();
   }
-  // Once, on the newest broker of the run: each takes two minutes.
-  if (options.brokers === true) await chaos('4.3', servers.areNamed || servers.skipped.length > 0);
-  else await chaos('3.10', servers.areNamed);
 }
 
 // Ctrl-C reaches the step that runs as well; the servers are stopped on the way out.
