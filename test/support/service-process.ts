@@ -77,14 +77,15 @@ export class ServiceProcess {
     return String(started['address']);
   }
 
-  /** Resolves once it is ready; throws with the end of its log where it ends or does not become so. */
+  /** Resolves once it is ready, and lacks nothing that it could do without; throws with the end of its log where it ends or does not become so. */
   async ready(withinMs = 40_000): Promise<this> {
     try {
       await eventually(
         async () => {
           if (this.exitCode !== undefined) return;
           const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(2_000) });
-          if (!answer.ok) throw new Error(await answer.text());
+          const body = await answer.text();
+          if (!answer.ok || body.includes('"degraded"')) throw new Error(body);
         },
         { withinMs, everyMs: 25 },
       );
