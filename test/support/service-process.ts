@@ -1,7 +1,8 @@
 /** A service as a process of its own, whose log lines are the probe of the test that started it. */
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { findRoot } from '../../deploy/local-stack/stack.ts';
 import type { ServiceName } from '../../scripts/fleet.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { eventually } from './eventually.ts';
@@ -20,7 +21,7 @@ export interface Ended {
   readonly afterMs: number;
 }
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const ROOT = findRoot();
 /** Settings of the shell that runs the tests must not reach what they start. */
 const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|PG[A-Z]+|WARREN_.*|NODE_OPTIONS|JEST_.*)$/;
 const alive = new Set<ChildProcess>();
@@ -47,7 +48,7 @@ export class ServiceProcess {
     this.service = service;
     this.name = name;
     const inherited = Object.entries(process.env).filter(([key]) => !NOT_HANDED_ON.test(key));
-    const main = fileURLToPath(new URL(`../../dist/services/${service}/main.js`, import.meta.url));
+    const main = join(ROOT, 'dist/services', service, 'main.js');
     this.#child = spawn(process.execPath, ['--enable-source-maps', main, ...args], {
       cwd: ROOT,
       env: { ...Object.fromEntries(inherited), ...env },
