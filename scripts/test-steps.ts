@@ -61,7 +61,7 @@ export async function runJest(
       project,
       // What starts processes waits for them most of the time.
       '--maxWorkers',
-      project === 'faults' || project === 'once' ? '3' : '2',
+      project === 'once' ? '3' : '2',
       // Where a single test file is run, in this process, a handle left open would hang it.
       ...(project === 'faults' || project === 'once' ? ['--forceExit'] : []),
       '--passWithNoTests',

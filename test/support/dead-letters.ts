@@ -116,11 +116,14 @@ export async function openDesk(options: FrontDoorOptions = {}): Promise<DeadLett
       return await rows<LetterRow>(db, `select * from dead_letters where ${where} order by id`);
     },
     async letter(where) {
-      return await eventually(async () => {
-        const found = await desk.letters(where);
-        if (found.length !== 1) throw new Error(`${found.length} letters where ${where}`);
-        return found[0] as LetterRow;
-      });
+      return await eventually(
+        async () => {
+          const found = await desk.letters(where);
+          if (found.length !== 1) throw new Error(`${found.length} letters where ${where}`);
+          return found[0] as LetterRow;
+        },
+        { withinMs: 50_000 },
+      );
     },
     async deadTask(task = {}) {
       const id = await addTask(db, task);
