@@ -31,6 +31,11 @@ export function parseInstant(text: string): string {
 /** An instant, or a duration that is counted from `now()`; `past` counts it back. */
 export function instantOrDuration(now: () => Date, direction: 'ahead' | 'past'): (text: string) => string {
   return (text) => {
+    if (!/^\d/.test(text)) {
+      throw new InvalidArgumentError(
+        'It is an instant with a zone (2030-01-31T18:00:00Z) or a duration (10s, 5m, 2h, 7d).',
+      );
+    }
     if (!/^\d+(\.\d+)?(ms|s|m|h|d)/.test(text)) return parseInstant(text);
     const ms = parseDuration(text);
     return new Date(now().getTime() + (direction === 'ahead' ? ms : -ms)).toISOString();

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import { isWorthTelling } from '../../shared/observability/repeats.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
@@ -134,7 +135,9 @@ export class Claims {
         return rows[0]?.has_lease === true || won.size > 0 ? won : undefined;
       } catch (thrown) {
         if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' }, thrown);
-        log.warn('claim delayed', { count: wanted.size, tries: tries + 1, err: toError(thrown) });
+        if (isWorthTelling(tries + 1)) {
+          log.warn('claim delayed', { count: wanted.size, tries: tries + 1, err: toError(thrown) });
+        }
         await clock.sleep(Math.min(50 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + random() / 2), this.#stopping.signal);
       }
     }

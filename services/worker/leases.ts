@@ -5,6 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { toError } from '../../shared/errors/to-error.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import { isWorthTelling } from '../../shared/observability/repeats.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
@@ -48,6 +49,8 @@ export class Leases implements Part {
   readonly #options: LeasesOptions;
   readonly #stopping = new AbortController();
   #workerId = randomUUID() as string;
+  /** Renewals that failed since the last one that did not. */
+  #missedInRow = 0;
   #shared: Int32Array | undefined;
   #thread: Worker | undefined;
   #running: Promise<void> | undefined;
@@ -178,12 +181,20 @@ export class Leases implements Part {
     switch (news.kind) {
       case 'renewed':
         metrics.leaseRenewals.add(1, 'renewed');
+        this.#missedInRow = 0;
         if (news.cancels.length > 0) onCancels(news.cancels);
         if (news.claims.length > 0) onClaims(this.#workerId, news.claims);
         return;
       case 'missed':
         metrics.leaseRenewals.add(1, 'failed');
-        log.warn('lease not renewed', { workerId: this.#workerId, reason: news.reason });
+        this.#missedInRow += 1;
+        if (isWorthTelling(this.#missedInRow)) {
+          log.warn('lease not renewed', {
+            workerId: this.#workerId,
+            timesInRow: this.#missedInRow,
+            reason: news.reason,
+          });
+        }
         return;
       case 'lapsed':
         metrics.leaseRenewals.add(1, 'lost');

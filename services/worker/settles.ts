@@ -2,6 +2,7 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import { isWorthTelling } from '../../shared/observability/repeats.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { run } from '../../shared/postgres/statement.ts';
@@ -221,12 +222,14 @@ export class Settles {
         return await settle();
       } catch (thrown) {
         if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' }, thrown);
-        log.warn('settle delayed', {
-          count,
-          tries: tries + 1,
-          err: toError(thrown),
-          hint: 'the outcome is kept and tried again until Postgres takes it',
-        });
+        if (isWorthTelling(tries + 1)) {
+          log.warn('settle delayed', {
+            count,
+            tries: tries + 1,
+            err: toError(thrown),
+            hint: 'the outcome is kept and tried again until Postgres takes it',
+          });
+        }
         await clock.sleep(Math.min(50 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + random() / 2), this.#stopping.signal);
       }
     }

@@ -8,6 +8,7 @@ import type { ChannelModel, ConfirmChannel } from 'amqplib';
 import { toError } from '../errors/to-error.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
+import { isWorthTelling } from '../observability/repeats.ts';
 import type { Clock } from '../time/clock.ts';
 import { backoffMs } from './backoff.ts';
 import type { BackoffOptions } from './backoff.ts';
@@ -136,11 +137,13 @@ export class SupervisedChannel implements Part {
         await this.#openOn(model);
       } catch (thrown) {
         this.#failures += 1;
-        log.warn('channel could not be opened', {
-          role: this.#role.name,
-          failuresInRow: this.#failures,
-          err: toError(thrown),
-        });
+        if (isWorthTelling(this.#failures)) {
+          log.warn('channel could not be opened', {
+            role: this.#role.name,
+            failuresInRow: this.#failures,
+            err: toError(thrown),
+          });
+        }
       }
     }
   }

@@ -9,6 +9,7 @@ import { toError } from '../errors/to-error.ts';
 import { WarrenError } from '../errors/warren-error.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
+import { isWorthTelling } from '../observability/repeats.ts';
 import type { Clock } from '../time/clock.ts';
 import { backoffMs } from './backoff.ts';
 import type { BackoffOptions } from './backoff.ts';
@@ -194,11 +195,13 @@ export class Consumer implements Part {
         failures = 0;
       } catch (thrown) {
         failures += 1;
-        this.#deps.log.warn('consumer could not be registered', {
-          queue: this.#options.queue,
-          failuresInRow: failures,
-          err: toError(thrown),
-        });
+        if (isWorthTelling(failures)) {
+          this.#deps.log.warn('consumer could not be registered', {
+            queue: this.#options.queue,
+            failuresInRow: failures,
+            err: toError(thrown),
+          });
+        }
         this.#waking = new AbortController();
         await this.#deps.clock.sleep(backoffMs(BACKOFF, failures, this.#deps.random), this.#waking.signal, {
           unref: true,

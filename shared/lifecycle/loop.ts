@@ -1,6 +1,7 @@
 /** The one way to do something again and again inside a process. */
 import { toError } from '../errors/to-error.ts';
 import type { Logger } from '../observability/log.ts';
+import { isWorthTelling } from '../observability/repeats.ts';
 import type { Clock } from '../time/clock.ts';
 import type { Part } from './part.ts';
 
@@ -24,7 +25,7 @@ export interface LoopOptions {
 }
 
 /**
- * Calls `round` until stopped. A round that fails is logged, told to `onFailure` and never ends the loop; the next follows
+ * Calls `round` until stopped. A round that fails is logged, each time in a row less often, told to `onFailure` and never ends the loop; the next follows
  * after the interval, doubled per failure in a row up to 16 times.
  */
 export class Loop implements Part {
@@ -79,7 +80,9 @@ export class Loop implements Part {
       } catch (thrown) {
         failures += 1;
         if (!stopping.aborted) {
-          log.warn('round failed', { loop: this.#options.name, failuresInRow: failures, err: toError(thrown) });
+          if (isWorthTelling(failures)) {
+            log.warn('round failed', { loop: this.#options.name, failuresInRow: failures, err: toError(thrown) });
+          }
           onFailure?.(this.#options.name);
         }
       }

@@ -6,6 +6,7 @@ import { toError } from '../errors/to-error.ts';
 import { isWarrenError } from '../errors/warren-error.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
+import { isWorthTelling } from '../observability/repeats.ts';
 import type { Database } from '../postgres/pool.ts';
 import { run } from '../postgres/statement.ts';
 import type { Clock } from '../time/clock.ts';
@@ -52,6 +53,7 @@ export class Inviter implements Part {
   #confirmed: string[] = [];
   /** Rows of which nothing was sent, since RabbitMQ was away. */
   #unsent: string[] = [];
+  #failuresInRow = 0;
   #deleting: Promise<void> | undefined;
   #cancelDelete: (() => void) | undefined;
 
@@ -134,14 +136,19 @@ export class Inviter implements Part {
     );
     try {
       if (failed.length === 0) {
+        this.#failuresInRow = 0;
         this.#forget(row.id);
         return true;
       }
-      this.#deps.log.warn('invitations not confirmed', {
-        count: failed.length,
-        of: row.invitations.length,
-        err: toError(failure),
-      });
+      this.#failuresInRow += 1;
+      if (isWorthTelling(this.#failuresInRow)) {
+        this.#deps.log.warn('invitations not confirmed', {
+          count: failed.length,
+          of: row.invitations.length,
+          failuresInRow: this.#failuresInRow,
+          err: toError(failure),
+        });
+      }
       // While RabbitMQ is away every row waits until it is back; anything else is worth an early second try.
       if (failed.length === row.invitations.length && isWarrenError(failure, 'broker-unavailable')) {
         if (this.#unsent.length < MOST_UNSENT) this.#unsent.push(row.id);

@@ -242,6 +242,23 @@ test('a worker that is stopped before its start takes no lease', async () => {
   expect(await lease(open)).toBeUndefined();
 });
 
+test('an outage is told less and less often', async () => {
+  await using proxy = await FaultyProxy.open(opened.url);
+  const through = aDatabase(proxy.urlOf(opened.url), { connectTimeoutMs: 500 });
+  await through.connectOrThrow();
+  await using open = openLeases(through, { renewMs: 20 });
+  const told = (): unknown[] =>
+    open.heard.lines.filter(({ message }) => message === 'lease not renewed').map(({ fields }) => fields['timesInRow']);
+  await open.leases.start();
+  await leased(open);
+  proxy.refuse();
+  proxy.cut();
+  await eventually(() => expect(told()).toContain(16));
+  expect(told()).toEqual([1, 2, 4, 8, 16]);
+  proxy.accept();
+  await through.stop(systemClock.monotonicMs() + 1_000);
+});
+
 test('a link that dies without a word costs a renewal or two, not the lease', async () => {
   await using proxy = await FaultyProxy.open(opened.url);
   const through = aDatabase(proxy.urlOf(opened.url), { statementTimeoutMs: 30_000 });

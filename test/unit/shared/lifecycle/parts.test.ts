@@ -161,6 +161,34 @@ describe('a loop', () => {
     expect(pauses.slice(0, 7)).toEqual([20, 40, 80, 160, 160, 160, 10]);
   });
 
+  test('logs failures in a row less and less often, and the first one after a success again', async () => {
+    const lines: LoggedLine[] = [];
+    let rounds = 0;
+    const round = async (): Promise<boolean> => {
+      rounds += 1;
+      if (rounds === 21) return await Promise.resolve(false);
+      throw new WarrenError('database-unavailable');
+    };
+    const clock = { ...systemClock, sleep: async () => await Promise.resolve() };
+    const loop: Loop = new Loop(
+      {
+        ...deps,
+        clock,
+        log: listLogger(lines),
+        round: async () => {
+          if (rounds === 22) void loop.stop(soon());
+          return await round();
+        },
+      },
+      { name: 'test', intervalMs: 1 },
+    );
+    await loop.start();
+    await eventually(() => expect(rounds).toBeGreaterThanOrEqual(22), { everyMs: 1 });
+    await loop.stop(soon());
+    const told = lines.map(({ fields }) => fields['failuresInRow']);
+    expect(told.slice(0, 6)).toEqual([1, 2, 4, 8, 16, 1]);
+  });
+
   test('tells its name at each round that failed', async () => {
     const failed: string[] = [];
     const round = async (): Promise<void> => await Promise.reject(new Error('away'));
