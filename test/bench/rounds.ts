@@ -3,7 +3,6 @@ import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { call } from '../../scripts/call.ts';
 import { startProcess } from '../../scripts/fleet.ts';
 import type { ServiceProcess } from '../../scripts/fleet.ts';
 import {
@@ -17,6 +16,7 @@ import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { countEnded, listStarts, processingSpan } from './bench.sql.ts';
+import { createSender } from './sender.ts';
 
 /** Where a round runs. */
 export interface Site {
@@ -141,17 +141,19 @@ function environmentOf(site: Site, databaseUrl: string): Record<string, string> 
 async function accept(producerUrl: string, tasks: number): Promise<number> {
   const batches = Math.ceil(tasks / BATCH);
   const body = { tasks: Array.from({ length: BATCH }, () => ({ type: 'bench.noop', input: { text: TEXT } })) };
+  const send = createSender(producerUrl);
   let sent = 0;
   const startedMs = systemClock.monotonicMs();
   await Promise.all(
     Array.from({ length: SENDERS }, async () => {
       while (sent < batches) {
         sent += 1;
-        const { status } = await call(producerUrl, 'POST', '/v1/tasks/batch', body);
+        const status = await send('/v1/tasks/batch', body);
         if (status >= 300) throw new Error(`a batch was answered ${status}`);
       }
     }),
   );
+  send.close();
   return (batches * BATCH) / ((systemClock.monotonicMs() - startedMs) / 1_000);
 }
 
@@ -168,17 +170,19 @@ async function untilEnded(db: Database): Promise<void> {
 /** Milliseconds from the moment of sending to the start of the attempt, at a steady rate. */
 async function startLatencies(producerUrl: string, db: Database, seconds: number): Promise<number[]> {
   const sentMs = new Map<string, number>();
-  const answers: Promise<unknown>[] = [];
+  const answers: Promise<number>[] = [];
+  const send = createSender(producerUrl);
   const beganMs = systemClock.monotonicMs();
   for (let index = 0; index < (WARM_UP_SECONDS + seconds) * RATE_PER_SECOND; index += 1) {
     await systemClock.sleep(beganMs + (index * 1_000) / RATE_PER_SECOND - systemClock.monotonicMs());
     const key = `${LATENCY_KEY}${index}`;
     sentMs.set(key, performance.timeOrigin + performance.now());
-    answers.push(
-      call(producerUrl, 'POST', '/v1/tasks', { type: 'bench.noop', input: { text: TEXT }, businessKey: key }),
-    );
+    answers.push(send('/v1/tasks', { type: 'bench.noop', input: { text: TEXT }, businessKey: key }));
   }
-  await Promise.all(answers);
+  const statuses = await Promise.all(answers);
+  send.close();
+  const refused = statuses.filter((status) => status >= 300);
+  if (refused.length > 0) throw new Error(`${refused.length} of ${statuses.length} tasks were answered ${refused[0]}`);
   await untilEnded(db);
   const starts = await run(db, listStarts);
   return starts.flatMap(({ business_key: key, started_ms: startedMs }) => {
