@@ -1,11 +1,11 @@
 # Warren's commands. `make` alone lists them. Only Node 20.19 or newer, git and make have to be there.
 .DEFAULT_GOAL := help
-.PHONY: help install build emit demo up down test test-long test-brokers chaos bench golden fix lint check clean-stack
+.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-retention golden fix lint check clean-stack
 MAKEFLAGS += --no-print-directory
 STACK := node dist/deploy/local-stack/main.js
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
 
 install: ## install the npm packages that package-lock.json names, if they are not there
 	@sh deploy/local-stack/install.sh
@@ -41,6 +41,15 @@ emit: install
 
 bench: build ## measure throughput, latency and memory against the aims
 	@$(STACK) run -- node dist/test/bench/main.js
+
+bench-api: build ## measure looking, listing and submitting over HTTP beside millions of tasks against the aims
+	@$(STACK) run -- node dist/test/bench/api/main.js
+
+bench-dead-letters: build ## measure recording, grouping, listing and replaying dead letters against the aims
+	@$(STACK) run -- node dist/test/bench/dead-letters/main.js
+
+bench-retention: build ## measure throughput beside ten million finished tasks against that beside none
+	@$(STACK) run -- node dist/test/bench/retention/main.js
 
 golden: build ## write the golden files anew
 	@$(STACK) run -- node dist/scripts/golden.js

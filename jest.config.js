@@ -14,6 +14,7 @@ export default {
   // A deadline costs nothing while it is not reached, and a busy machine reaches a tight one.
   testTimeout: 60_000,
   workerIdleMemoryLimit: '512MB',
+  testSequencer: '<rootDir>/test/support/slow-first.cjs',
   projects: [
     {
       ...base,

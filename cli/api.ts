@@ -30,11 +30,20 @@ export interface ApiAnswer {
   readonly bytes: Buffer;
 }
 
+interface Asked {
+  readonly method: string;
+  readonly path: string;
+  readonly body?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 /** Query parameters; `undefined` ones are left out. */
 export type Query = Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
 /** Milliseconds after which a request is given up. */
 const REQUEST_TIMEOUT_MS = 30_000;
+/** Milliseconds without a byte after which an answer of lines is given up. */
+const STREAM_IDLE_MS = 60_000;
 /** Bytes of an answer at most: a page of a thousand tasks fits. */
 const ANSWER_MAX_BYTES = 512 * 1024 * 1024;
 
@@ -49,31 +58,99 @@ export class ApiClient {
   }
 
   async get(path: string, query: Query = {}): Promise<ApiAnswer> {
-    return await this.#send('GET', path + renderQuery(query), undefined);
+    return await this.#send({ method: 'GET', path: path + renderQuery(query) });
   }
 
   /** Posts `body`, JSON text as it is to be sent. */
-  async post(path: string, body: string): Promise<ApiAnswer> {
-    return await this.#send('POST', path, body);
+  async post(path: string, body: string, headers: Readonly<Record<string, string>> = {}): Promise<ApiAnswer> {
+    return await this.#send({ method: 'POST', path, body, headers });
   }
 
-  async #send(method: string, path: string, body: string | undefined): Promise<ApiAnswer> {
-    const { fetch, clock, interrupted } = this.#deps;
+  /** Changes what is at `path`; `ifMatch`: only where it still is as that ETag says. */
+  async patch(path: string, body: string, ifMatch?: string): Promise<ApiAnswer> {
+    return await this.#send({
+      method: 'PATCH',
+      path,
+      body,
+      headers: ifMatch === undefined ? {} : { 'if-match': ifMatch },
+    });
+  }
+
+  /**
+   * Gets an answer of lines of any length and hands each piece on as it comes; the next is not read before `take` has it. Throws
+   * where the answer breaks off: what was taken is not the whole then.
+   */
+  async getLines(path: string, query: Query, take: (bytes: Uint8Array) => Promise<void>): Promise<void> {
+    const isFitting = (headers: Headers): boolean =>
+      headers.get('content-type')?.startsWith('application/jsonl') === true;
+    await this.#getStream(path + renderQuery(query), isFitting, take);
+  }
+
+  /** Gets a file of any length by the path of a link, in the same way. */
+  async getFile(path: string, take: (bytes: Uint8Array) => Promise<void>): Promise<void> {
+    await this.#getStream(
+      path,
+      (headers) => headers.get('content-disposition')?.startsWith('attachment') === true,
+      take,
+    );
+  }
+
+  async #getStream(
+    path: string,
+    isFitting: (headers: Headers) => boolean,
+    take: (bytes: Uint8Array) => Promise<void>,
+  ): Promise<void> {
+    const { clock, interrupted } = this.#deps;
+    const idle = new AbortController();
+    let cancel = clock.after(STREAM_IDLE_MS, () => idle.abort());
+    const moved = (): void => {
+      cancel();
+      cancel = clock.after(STREAM_IDLE_MS, () => idle.abort());
+    };
+    try {
+      const response = await this.#ask({ method: 'GET', path }, idle.signal);
+      if (!response.ok || response.body === null || !isFitting(response.headers)) {
+        this.#judge(response, await readAll(response));
+        throw this.#unreachable(`what answers there (HTTP ${response.status}) is no Warren service`);
+      }
+      for await (const bytes of response.body as AsyncIterable<Uint8Array>) {
+        moved();
+        await take(bytes);
+        moved();
+      }
+    } catch (thrown) {
+      if (interrupted.aborted) throw interruptedError(thrown);
+      if (toError(thrown).name === 'CliError') throw thrown;
+      const reason = idle.signal.aborted ? `nothing came for ${STREAM_IDLE_MS / 1_000} s` : reasonOf(thrown);
+      throw this.#unreachable(reason, thrown);
+    } finally {
+      cancel();
+    }
+  }
+
+  async #ask({ method, path, body, headers }: Asked, late: AbortSignal): Promise<Response> {
+    const { fetch, interrupted } = this.#deps;
     const { baseUrl, token } = this.#options;
+    return await fetch(baseUrl + path, {
+      method,
+      redirect: 'manual', // a token must not follow a redirect to another host
+      signal: AbortSignal.any([interrupted, late]),
+      headers: {
+        accept: 'application/json, application/problem+json',
+        ...headers,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+      ...(body === undefined ? {} : { body }),
+    });
+  }
+
+  async #send(asked: Asked): Promise<ApiAnswer> {
+    const { clock, interrupted } = this.#deps;
     const late = new AbortController();
     const cancel = clock.after(REQUEST_TIMEOUT_MS, () => late.abort());
     try {
-      const response = await fetch(baseUrl + path, {
-        method,
-        redirect: 'manual', // a token must not follow a redirect to another host
-        signal: AbortSignal.any([interrupted, late.signal]),
-        headers: {
-          accept: 'application/json, application/problem+json',
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-        },
-        ...(body === undefined ? {} : { body }),
-      });
+      const response = await this.#ask(asked, late.signal);
       return this.#judge(response, await readAll(response));
     } catch (thrown) {
       if (interrupted.aborted) throw interruptedError(thrown);

@@ -1,10 +1,11 @@
 /** Shows dead letters to people. */
 import type { ApiAnswer } from './api.ts';
 import type { CommandContext } from './context.ts';
-import { escapeLines } from './escape.ts';
+import { escapeLines, escapeText } from './escape.ts';
+import { renderLogs } from './history-view.ts';
 import { renderAge, renderFields, renderInstant, renderTable, stateCell } from './render.ts';
 import { renderAttempts, renderError, shortenText } from './task-view.ts';
-import { numberAt, rawMember, textAt, viewAt, viewsAt } from './view.ts';
+import { numberAt, rawMember, textAt, textsAt, viewAt, viewsAt } from './view.ts';
 import type { View } from './view.ts';
 
 /** Lines of a stack that are shown. */
@@ -48,6 +49,8 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
       ['task', textAt(letter, 'taskId')],
       ['type', textAt(letter, 'type')],
       ['queue', textAt(letter, 'queue')],
+      ['tags', tagsOf(letter)],
+      ['group', textAt(letter, 'groupId')],
       ['attempt', numberAt(letter, 'attempt')?.toString()],
       ['died', instant('diedAt')],
       ['closed', instant('closedAt')],
@@ -58,7 +61,9 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
       ['routing key', textAt(letter, 'routingKey')],
       ['replayed to', destinationOf(viewAt(letter, 'replayedTo'))],
       ['deaths', renderDeaths(viewsAt(letter, 'letters'))],
+      ['replays', renderLetterReplays(viewsAt(letter, 'replays'))],
       ['input', json('input')],
+      ['input before', json('originalInput')],
       ['body', shortenText(textAt(letter, 'text') ?? textAt(letter, 'body'))],
       ['body bytes', numberAt(letter, 'bodyBytes')?.toString()],
       ['properties', json('properties')],
@@ -67,7 +72,21 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
     ],
     paint,
   );
-  return fields + renderStack(error) + renderAttempts(viewsAt(letter, 'attempts'), context);
+  return (
+    fields + renderStack(error) + renderTail(letter, context) + renderAttempts(viewsAt(letter, 'attempts'), context)
+  );
+}
+
+/** The last lines of the attempt that it died of, and where the rest is. */
+function renderTail(letter: View, { paint }: CommandContext): string {
+  const logs = viewAt(letter, 'logs');
+  const taskId = textAt(letter, 'taskId');
+  if (logs === undefined || taskId === undefined) return '';
+  const attempt = numberAt(logs, 'attempt') ?? 0;
+  const before = numberAt(logs, 'before') ?? 0;
+  const all = `warren task logs ${escapeText(taskId)} --attempt ${attempt}`;
+  const more = before === 0 ? '' : `, ${before} lines before them: ${all}`;
+  return `\nlast lines of attempt ${attempt}${more}\n${renderLogs(logs, paint).text}`;
 }
 
 function renderStack(error: View): string {
@@ -86,6 +105,20 @@ function errorOf(letter: View): View {
 
 function destinationOf(to: View | undefined): string | undefined {
   return to === undefined ? undefined : `${textAt(to, 'exchange') ?? ''}/${textAt(to, 'routingKey') ?? ''}`;
+}
+
+/** The replays that had it, with what became of it there. */
+function renderLetterReplays(items: readonly View[]): string | undefined {
+  const shown = items.map((item) => {
+    const why = textAt(item, 'why') ?? textAt(item, 'code');
+    return `${textAt(item, 'replayId') ?? ''} ${textAt(item, 'state') ?? ''}${why === undefined ? '' : ` (${why})`}`;
+  });
+  return shown.length === 0 ? undefined : shown.join(', ');
+}
+
+function tagsOf(letter: View): string | undefined {
+  const tags = textsAt(letter, 'tags') ?? [];
+  return tags.length === 0 ? undefined : tags.join(', ');
 }
 
 /** A task that died more than once says so. */

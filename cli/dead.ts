@@ -1,14 +1,19 @@
-/** `warren dead …`: list, show, replay, discard dead letters. */
+/** `warren dead …`: list, show, export, replay, discard dead letters. */
 import type { Command } from 'commander';
 import { LETTER_KINDS, LETTER_STATES } from '../shared/dead-letters/reason.ts';
 import type { Clock } from '../shared/time/clock.ts';
 import { pathStep } from './api.ts';
 import type { Act } from './context.ts';
+import { addGroupCommands } from './dead-groups.ts';
+import { addDiscard } from './dead-discard.ts';
+import { addExport } from './dead-export.ts';
 import { renderDeadLetter, renderDeadLetters } from './dead-view.ts';
 import { escapeText } from './escape.ts';
-import { fetchListing, printListing } from './pages.ts';
+import { FILTER_HELP, filterOf } from './filters.ts';
+import { addPaging, fetchListing, printListing } from './pages.ts';
+import type { PagingOptions } from './pages.ts';
 import type { Destination } from './parse.ts';
-import { instantOrDuration, integerIn, oneOf, parseDestination } from './parse.ts';
+import { instantOrDuration, oneOf, parseDestination } from './parse.ts';
 import { addWait, conclude } from './task.ts';
 import { waitForTask } from './task-wait.ts';
 import { textAt } from './view.ts';
@@ -17,7 +22,7 @@ const STATES = [...Object.keys(LETTER_STATES), 'all'];
 const KINDS = Object.keys(LETTER_KINDS);
 const EXAMPLE_ID = '0198f3a4-0b52-7e6f-8c1d-4a9e7b3f2c60';
 
-interface ListOptions {
+interface ListOptions extends PagingOptions {
   readonly state?: readonly string[];
   readonly kind?: readonly string[];
   readonly type?: string;
@@ -26,9 +31,6 @@ interface ListOptions {
   readonly task?: string;
   readonly after?: string;
   readonly before?: string;
-  readonly limit?: number;
-  readonly cursor?: string;
-  readonly all?: true;
 }
 
 interface ReplayOptions {
@@ -43,36 +45,49 @@ export function addDeadCommands(program: Command, act: Act, clock: Clock): void 
   const dead = program.command('dead').helpCommand(false).description('look at dead letters, replay or discard them');
   addList(dead, act, clock);
   addShow(dead, act);
+  addExport(dead, act);
   addReplay(dead, act);
-  addDiscard(dead, act);
+  addGroupCommands(dead, act);
+  addDiscard(dead, act, EXAMPLE_ID);
 }
 
 function addList(dead: Command, act: Act, clock: Clock): void {
   const past = instantOrDuration(() => clock.now(), 'past');
-  dead
-    .command('list')
-    .description('list dead letters, newest first')
-    .option(
-      '--state <state>',
-      `only these, default open; may be given more than once: ${STATES.join(', ')}`,
-      oneOf(STATES),
+  addPaging(
+    dead
+      .command('list')
+      .description('list dead letters, newest first')
+      .argument('[filter...]', 'only those that this fits; see the examples')
+      .option(
+        '--state <state>',
+        `only these, default open; may be given more than once: ${STATES.join(', ')}`,
+        oneOf(STATES),
+      )
+      .option('--kind <kind>', `only these; may be given more than once: ${KINDS.join(', ')}`, oneOf(KINDS))
+      .option('--type <type>', 'only of this task type')
+      .option('--queue <name>', 'only of this queue')
+      .option('--reason <reason>', 'only with this reason')
+      .option('--task <id>', 'only of this task')
+      .option('--after <when>', 'died after this instant, or within this duration: 2h', past)
+      .option('--before <when>', 'died before this instant, or longer ago than this duration', past),
+    'letters',
+  )
+    .addHelpText(
+      'after',
+      `${FILTER_HELP}
+
+Examples:
+  warren dead list
+  warren dead list 'reason:timeout type:image.* age:>1h'
+  warren dead list 'error:"ECONNREFUSED" -tag:vip attempts:>=3' --all
+  warren dead list 'input.user.id:42 state:all died:>=2026-01-31'
+  warren dead list --type report.csv --after 1d --json`,
     )
-    .option('--kind <kind>', `only these; may be given more than once: ${KINDS.join(', ')}`, oneOf(KINDS))
-    .option('--type <type>', 'only of this task type')
-    .option('--queue <name>', 'only of this queue')
-    .option('--reason <reason>', 'only with this reason')
-    .option('--task <id>', 'only of this task')
-    .option('--after <when>', 'died after this instant, or within this duration: 2h', past)
-    .option('--before <when>', 'died before this instant, or longer ago than this duration', past)
-    .option('--limit <count>', 'letters in a page, 1 to 200 (default: 50)', integerIn(1, 200))
-    .option('--cursor <cursor>', 'go on from where the last page ended')
-    .option('--all', 'every page')
-    .addHelpText('after', '\nExamples:\n  warren dead list\n  warren dead list --type report.csv --after 1d --json')
     .action(
-      act<ListOptions>(async (context, options) => {
+      act<ListOptions>(async (context, options, ...words) => {
         const { all, after, before, task, ...filters } = options;
         const listing = await fetchListing(await context.deadLetterApi(), '/v1/dead-letters', {
-          query: { ...filters, taskId: task, diedAfter: after, diedBefore: before },
+          query: { ...filters, filter: filterOf(words), taskId: task, diedAfter: after, diedBefore: before },
           isAll: all === true,
         });
         printListing(context, listing, (items) => renderDeadLetters(items, context));
@@ -128,26 +143,6 @@ function addReplay(dead: Command, act: Act): void {
         const isUnderWay = textAt(answer.value, 'state') === 'replaying';
         context.print(taskId === undefined ? 'Replayed.\n' : `Replayed; task ${escapeText(taskId)}.\n`);
         if (isUnderWay) context.remark('RabbitMQ has not confirmed it yet; that is finished by itself.\n');
-      }),
-    );
-}
-
-function addDiscard(dead: Command, act: Act): void {
-  dead
-    .command('discard')
-    .description('close a dead letter without running it')
-    .argument('<id>', 'id of the dead letter')
-    .requiredOption('--reason <text>', 'why, for the record')
-    .addHelpText(
-      'after',
-      `\nExamples:\n  warren dead discard ${EXAMPLE_ID} --reason 'the customer cancelled the order'`,
-    )
-    .action(
-      act<{ readonly reason: string }>(async (context, { reason }, id) => {
-        const api = await context.deadLetterApi();
-        const answer = await api.post(`/v1/dead-letters/${pathStep(id)}/discard`, JSON.stringify({ reason }));
-        context.printJson(answer.bytes);
-        context.print('Discarded.\n');
       }),
     );
 }

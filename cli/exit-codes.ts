@@ -21,15 +21,15 @@ export type ExitCode = (typeof EXIT_CODES)[keyof typeof EXIT_CODES];
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT_CODES, string>> = {
   ok: 'done',
   failed:
-    'what was asked about failed: task dead, cancelled or expired with --wait; nothing of that id; a check failed; the ledger differs',
+    'what was asked about failed: task dead, cancelled or expired with --wait; a replay that stopped, paused or left letters that did not succeed; nothing of that id; a check failed; the ledger differs',
   usage: 'the command line is wrong',
   badData: 'the data was refused: input, task type, queue',
   unreachable: 'the service, broker or database does not answer',
   internal: 'a fault of warren itself, or of the service',
-  waitTimeout: 'the wait was over before the task had ended; the task goes on',
+  waitTimeout: 'the wait was over before the task or the replay had ended; it goes on',
   notAllowed: 'not allowed: no token, an unknown token, or too small a role',
   configuration: 'the configuration has faults',
-  interrupted: 'interrupted with Ctrl-C; a task that was waited for goes on',
+  interrupted: 'interrupted with Ctrl-C; a task or replay that was waited for goes on',
 };
 
 /** The table for `--help`. */

@@ -2,7 +2,7 @@
  * Opens what the administrative commands work on: configuration, database, broker. Loaded only by those commands, since
  * it brings pg and amqplib with it.
  */
-import { createHttpRequestType } from '../services/worker/builtin/http-request.ts';
+import { createBuiltInTypes } from '../services/worker/builtin/all.ts';
 import { loadRegistry } from '../services/worker/registry.ts';
 import type { AmqpConnection } from '../shared/amqp/connection.ts';
 import { topologyOf } from '../shared/amqp/topology.ts';
@@ -84,6 +84,6 @@ export function wantedTopology(connection: AmqpConnection, config: Config, queue
 
 /** Task types of modules, and the built-in ones, as a worker would load them. Throws `task-module-invalid`. */
 export async function loadTypes(clock: Clock, modules: readonly string[]): Promise<readonly TaskType[]> {
-  const builtIn = [createHttpRequestType(clock)];
+  const builtIn = createBuiltInTypes(clock);
   return (await loadRegistry({ modules, baseDir: process.cwd(), builtIn })).all();
 }

@@ -15,6 +15,8 @@ export interface CliIo {
   readonly stderr: Output;
   /** Reads standard input to its end. */
   readStdin(): Promise<Buffer>;
+  /** Asks a person and resolves to the line that they type; absent where standard input is no terminal. */
+  readonly ask?: ((question: string) => Promise<string>) | undefined;
   /** The environment of the process. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;

@@ -1,9 +1,26 @@
 /** Lists that the APIs give in pages. */
+import type { Command } from 'commander';
 import type { ApiAnswer, ApiClient, Query } from './api.ts';
 import { escapeText } from './escape.ts';
 import type { CommandContext } from './context.ts';
+import { integerIn } from './parse.ts';
 import { rawMember, textAt, viewsAt } from './view.ts';
 import type { View } from './view.ts';
+
+/** What every command that lists takes. */
+export interface PagingOptions {
+  readonly limit?: number;
+  readonly cursor?: string;
+  readonly all?: true;
+}
+
+/** Adds the options of pages; `what`: what is listed, for the help. */
+export function addPaging(command: Command, what: string): Command {
+  return command
+    .option('--limit <count>', `${what} in a page, 1 to 200 (default: 50)`, integerIn(1, 200))
+    .option('--cursor <cursor>', 'go on from where the last page ended')
+    .option('--all', 'every page');
+}
 
 /** What was asked for. */
 export interface Listing {

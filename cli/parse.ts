@@ -70,6 +70,14 @@ export function oneOf(
   };
 }
 
+/** One word of a closed set. */
+export function choiceOf(words: readonly string[]): (text: string) => string {
+  return (text) => {
+    if (!words.includes(text)) throw new InvalidArgumentError(`Allowed choices are ${words.join(', ')}.`);
+    return text;
+  };
+}
+
 /** Where a letter goes. */
 export interface Destination {
   readonly exchange: string;
@@ -81,4 +89,15 @@ export function parseDestination(text: string): Destination {
   const at = text.indexOf('/');
   if (at < 0) throw new InvalidArgumentError('A destination is exchange/routing-key, or /queue.');
   return { exchange: text.slice(0, at), routingKey: text.slice(at + 1) };
+}
+
+/** Collects `acme=3` from an option that may be given more than once: a key, which may hold `=` itself, and a number from 1 to 100. */
+export function weightOf(
+  text: string,
+  before: readonly (readonly [string, number])[] | undefined,
+): readonly (readonly [string, number])[] {
+  const [, key, tasks] = /^(.*)=([^=]*)$/s.exec(text) ?? [];
+  if (key === undefined || tasks === undefined)
+    throw new InvalidArgumentError('It must be a key and a number: acme=3.');
+  return [...(before ?? []), [key, integerIn(1, 100)(tasks)]];
 }

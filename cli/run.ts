@@ -8,6 +8,7 @@ import type { CliError } from './cli-error.ts';
 import { addConfigCommands } from './config.ts';
 import { createContext } from './context.ts';
 import type { Act } from './context.ts';
+import { addAuditCommands } from './audit.ts';
 import { addDeadCommands } from './dead.ts';
 import { addDevCommand } from './dev.ts';
 import { addDoctorCommand } from './doctor.ts';
@@ -18,8 +19,11 @@ import { addLedgerCommand } from './ledger.ts';
 import { addMigrateCommand } from './migrate.ts';
 import { painterFor } from './render.ts';
 import { renderProblem, renderProblemJson } from './render-problem.ts';
+import { addReplayCommands } from './replay.ts';
+import { addRetentionCommands } from './retention.ts';
 import { addTaskCommands } from './task.ts';
 import { addTopologyCommands } from './topology.ts';
+import { addQueueCommands } from './queue.ts';
 import { addTypesCommands } from './types.ts';
 
 /** Columns of help texts where the terminal says none. */
@@ -80,11 +84,15 @@ export function createProgram(io: CliIo, exitWith: (code: ExitCode) => void): Co
     });
   addTaskCommands(program, act, io.clock);
   addDeadCommands(program, act, io.clock);
+  addAuditCommands(program, act, io.clock);
+  addReplayCommands(program, act);
   addLedgerCommand(program, act, io.clock);
+  addRetentionCommands(program, act);
   addDevCommand(program, act);
   addDoctorCommand(program, act);
   addMigrateCommand(program, act);
   addTopologyCommands(program, act);
+  addQueueCommands(program, act);
   addTypesCommands(program, act);
   addConfigCommands(program, act);
   return program;

@@ -20,15 +20,24 @@ export interface SubmitOptions {
   readonly maxAttempts?: number;
   readonly tag?: readonly string[];
   readonly businessKey?: string;
+  readonly uniqueKey?: string;
+  readonly uniqueWhile?: string;
+  /** Milliseconds. */
+  readonly uniqueWithin?: number;
+  readonly onConflict?: string;
 }
 
 /** JSON text of the body. Throws exit 2 for options that exclude each other, 65 for an input that is not JSON. */
 export async function renderSubmission(type: string, options: SubmitOptions, io: CliIo): Promise<string> {
-  if (options.input !== undefined && options.inputFile !== undefined) {
-    throw usageError('Give --input or --input-file, not both.');
-  }
   if (options.delay !== undefined && options.runAt !== undefined) {
     throw usageError('Give --delay or --run-at, not both.');
+  }
+  const { uniqueKey, uniqueWhile, uniqueWithin, onConflict } = options;
+  if (uniqueWhile !== undefined && uniqueWithin !== undefined) {
+    throw usageError('Give --unique-while or --unique-within, not both.');
+  }
+  if (uniqueKey === undefined && (uniqueWhile ?? uniqueWithin ?? onConflict) !== undefined) {
+    throw usageError('Give --unique-key with --unique-while, --unique-within and --on-conflict.');
   }
   return renderWithRaw(
     {
@@ -41,12 +50,24 @@ export async function renderSubmission(type: string, options: SubmitOptions, io:
       maxAttempts: options.maxAttempts,
       tags: options.tag,
       businessKey: options.businessKey,
+      unique:
+        uniqueKey === undefined
+          ? undefined
+          : { key: uniqueKey, while: uniqueWhile, withinMs: uniqueWithin, onConflict },
     },
-    { input: checkInput(await readInput(options, io)) },
+    { input: await readInput(options, io) },
   );
 }
 
-async function readInput({ input, inputFile }: SubmitOptions, io: CliIo): Promise<Buffer> {
+/** The input's bytes as they were given; `{}` where none was. Throws exit 2 and 65 as `renderSubmission`. */
+export async function readInput(options: Pick<SubmitOptions, 'input' | 'inputFile'>, io: CliIo): Promise<Buffer> {
+  if (options.input !== undefined && options.inputFile !== undefined) {
+    throw usageError('Give --input or --input-file, not both.');
+  }
+  return checkInput(await readBytes(options, io));
+}
+
+async function readBytes({ input, inputFile }: Pick<SubmitOptions, 'input' | 'inputFile'>, io: CliIo): Promise<Buffer> {
   if (inputFile === undefined) return Buffer.from(input ?? '{}');
   if (inputFile === '-') return await io.readStdin();
   try {

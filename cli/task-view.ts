@@ -35,6 +35,10 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
         ['type', textAt(task, 'type')],
         ['state', stateCell(textAt(task, 'state') ?? 'unknown')],
         ['progress', renderProgress(task)],
+        ['says', textAt(viewAt(task, 'progress') ?? {}, 'message')],
+        ['place', renderPlace(task)],
+        ['starts', renderExpected(viewAt(task, 'estimatedStart'), 'atP50', io.clock.now())],
+        ['ends', renderExpected(viewAt(task, 'estimatedFinish'), 'at', io.clock.now())],
         ['queue', textAt(task, 'queue')],
         ['priority', number('priority')],
         ['attempt', number('attempt')],
@@ -56,6 +60,7 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
         ['error', errorCell(lastErrorOf(task))],
         ['input', json('input')],
         ['result', json('result')],
+        ['result file', renderResultFile(task)],
       ],
       paint,
     ) + renderAttempts(viewsAt(task, 'attempts'), { io, paint })
@@ -104,6 +109,18 @@ export function renderProgress(task: View): string | undefined {
   return step === undefined ? percent : `${percent} ${step}`;
 }
 
+/** `in 40s`, an estimate; `undefined` where there is none. */
+function renderExpected(estimate: View | undefined, member: string, now: Date): string | undefined {
+  const at = textAt(estimate ?? {}, member);
+  return at === undefined ? undefined : `about ${renderAge(at, now)}`;
+}
+
+/** `about 17 in its queue`; `undefined` where that is not known. */
+function renderPlace(task: View): string | undefined {
+  const position = numberAt(viewAt(task, 'estimatedStart') ?? {}, 'position');
+  return position === undefined ? undefined : `about ${position} in its queue`;
+}
+
 /** Attempts that did not succeed, as a table. */
 export function renderAttempts(attempts: readonly View[], { io, paint }: Pick<CommandContext, 'io' | 'paint'>): string {
   if (attempts.length === 0) return '';
@@ -144,6 +161,12 @@ function lastErrorOf(task: View): View | undefined {
 function errorCell(error: View | undefined): { readonly text: string; readonly paint: 'red' } | undefined {
   const text = error === undefined ? undefined : renderError(error);
   return text === undefined ? undefined : { text, paint: 'red' };
+}
+
+function renderResultFile(task: View): string | undefined {
+  const file = viewAt(task, 'resultFile');
+  if (file === undefined) return undefined;
+  return `${numberAt(file, 'bytes') ?? 0} bytes; warren task download ${textAt(task, 'id') ?? ''} ${textAt(file, 'id') ?? ''} -o FILE`;
 }
 
 function renderFailures(task: View): string | undefined {

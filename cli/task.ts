@@ -1,17 +1,23 @@
-/** `warren task …`: submit, get, list, cancel. */
+/** `warren task …`: submit, get, list; the rest of a task's life is in the other `task-*.ts`. */
 import type { Command } from 'commander';
+import { CONFLICT_RULES, UNIQUE_WHILE } from '../shared/amqp/message.ts';
 import { TASK_STATES } from '../shared/tasks/state-machine.ts';
 import type { Clock } from '../shared/time/clock.ts';
 import { pathStep } from './api.ts';
 import type { ApiAnswer } from './api.ts';
 import type { Act, CommandContext } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { fetchListing, printListing } from './pages.ts';
-import { collect, instantOrDuration, integerIn, oneOf, parseDuration, parseInstant } from './parse.ts';
+import { TASK_FILTER_HELP } from './filters.ts';
+import { addPaging, fetchListing, printListing } from './pages.ts';
+import type { PagingOptions } from './pages.ts';
+import { choiceOf, collect, instantOrDuration, integerIn, oneOf, parseDuration, parseInstant } from './parse.ts';
+import { addHistoryCommands } from './task-history.ts';
 import { renderSubmission } from './submission.ts';
 import type { SubmitOptions } from './submission.ts';
+import { addCancel, addEdit } from './task-many.ts';
 import { isBadEnd, renderTask, renderTasks } from './task-view.ts';
 import { waitForTask } from './task-wait.ts';
+import { addFileCommands } from './task-files.ts';
 import { textAt } from './view.ts';
 import { escapeText } from './escape.ts';
 
@@ -20,7 +26,7 @@ interface WaitOptions {
   readonly timeout?: number;
 }
 
-interface ListOptions {
+interface ListOptions extends PagingOptions {
   readonly state?: readonly string[];
   readonly type?: string;
   readonly queue?: string;
@@ -29,18 +35,22 @@ interface ListOptions {
   readonly externalId?: string;
   readonly after?: string;
   readonly before?: string;
-  readonly limit?: number;
-  readonly cursor?: string;
-  readonly all?: true;
+  readonly filter?: string;
 }
 
 /** Adds the group. */
 export function addTaskCommands(program: Command, act: Act, clock: Clock): void {
-  const task = program.command('task').helpCommand(false).description('submit tasks, follow, find and cancel them');
+  const task = program
+    .command('task')
+    .helpCommand(false)
+    .description('submit tasks, follow, find, edit and cancel them');
   addSubmit(task, act, clock);
   addGet(task, act);
   addList(task, act, clock);
   addCancel(task, act);
+  addEdit(task, act, clock);
+  addHistoryCommands(task, act);
+  addFileCommands(task, act);
 }
 
 function addSubmit(task: Command, act: Act, clock: Clock): void {
@@ -61,7 +71,16 @@ function addSubmit(task: Command, act: Act, clock: Clock): void {
     )
     .option('--max-attempts <1-100>', 'all runs, the first included', integerIn(1, 100))
     .option('--tag <tag>', 'a tag to find it by; may be given more than once', collect)
-    .option('--business-key <key>', 'your own key to find it by');
+    .option('--business-key <key>', 'your own key to find it by')
+    .option('--unique-key <key>', 'one task of the type at a time under this key')
+    .option('--unique-while <what>', 'while what its task holds the key (default: unfinished)', choiceOf(UNIQUE_WHILE))
+    .option(
+      '--unique-within <duration>',
+      'hold the key for so long instead, whatever becomes of the task',
+      parseDuration,
+    )
+    .option('--on-conflict <rule>', 'while another task holds the key (default: return)', choiceOf(CONFLICT_RULES))
+    .option('--idempotency-key <key>', 'the same key again makes no second task');
   addWait(submit)
     .addHelpText(
       'after',
@@ -69,21 +88,25 @@ function addSubmit(task: Command, act: Act, clock: Clock): void {
 Examples:
   warren task submit report.csv --input '{"file": "sales.csv"}'
   warren task submit image.thumbnail --input-file input.json --priority 9 --wait
-  echo '{"text": "hello"}' | warren task submit text.digest --input-file - --delay 10s --json`,
+  echo '{"text": "hello"}' | warren task submit text.digest --input-file - --delay 10s --json
+  warren task submit report.csv --input '{"file": "sales.csv"}' --unique-key sales --on-conflict reject`,
     )
     .action(
-      act<SubmitOptions & WaitOptions>(async (context, options, type) => {
+      act<SubmitOptions & WaitOptions & { readonly idempotencyKey?: string }>(async (context, options, type) => {
         const body = await renderSubmission(type, options, context.io);
         const api = await context.taskApi();
-        const accepted = await api.post('/v1/tasks', body);
+        const { idempotencyKey: key } = options;
+        const headers: Record<string, string> = key === undefined ? {} : { 'idempotency-key': key };
+        const accepted = await api.post('/v1/tasks', body, headers);
         const id = textAt(accepted.value, 'id') ?? '';
+        const became = accepted.value['duplicate'] === true ? 'Was there already' : 'Accepted';
         if (options.wait !== true) {
           context.printJson(accepted.bytes);
           context.print(`${escapeText(id)}\n`);
-          context.remark(`Accepted. \`warren task get ${escapeText(id)} --wait\` follows it.\n`);
+          context.remark(`${became}. \`warren task get ${escapeText(id)} --wait\` follows it.\n`);
           return;
         }
-        context.remark(`Accepted as ${escapeText(id)}.\n`);
+        context.remark(`${became} as ${escapeText(id)}.\n`);
         conclude(context, await waitForTask(context, api, { id, timeoutMs: options.timeout }));
       }),
     );
@@ -111,25 +134,32 @@ Examples:
 
 function addList(task: Command, act: Act, clock: Clock): void {
   const past = instantOrDuration(() => clock.now(), 'past');
-  task
-    .command('list')
-    .description('list tasks, newest first')
-    .option('--state <state>', `only these; may be given more than once: ${TASK_STATES.join(', ')}`, oneOf(TASK_STATES))
-    .option('--type <type>', 'only of this task type')
-    .option('--queue <name>', 'only of this queue')
-    .option('--tag <tag>', 'only with this tag')
-    .option('--business-key <key>', 'only with this business key')
-    .option('--external-id <id>', 'only with this message id of its publisher')
-    .option('--after <when>', 'accepted after this instant, or within this duration: 2h', past)
-    .option('--before <when>', 'accepted before this instant, or longer ago than this duration', past)
-    .option('--limit <count>', 'tasks in a page, 1 to 200 (default: 50)', integerIn(1, 200))
-    .option('--cursor <cursor>', 'go on from where the last page ended')
-    .option('--all', 'every page')
+  addPaging(
+    task
+      .command('list')
+      .description('list tasks, newest first')
+      .option(
+        '--state <state>',
+        `only these; may be given more than once: ${TASK_STATES.join(', ')}`,
+        oneOf(TASK_STATES),
+      )
+      .option('--type <type>', 'only of this task type')
+      .option('--queue <name>', 'only of this queue')
+      .option('--tag <tag>', 'only with this tag')
+      .option('--business-key <key>', 'only with this business key')
+      .option('--external-id <id>', 'only with this message id of its publisher')
+      .option('--after <when>', 'accepted after this instant, or within this duration: 2h', past)
+      .option('--before <when>', 'accepted before this instant, or longer ago than this duration', past)
+      .option('--filter <filter>', 'only those that this fits; see below'),
+    'tasks',
+  )
     .addHelpText(
       'after',
-      `
+      `${TASK_FILTER_HELP}
+
 Examples:
   warren task list --state dead --type report.csv
+  warren task list --filter 'state:retrying error:"ECONNREFUSED" -tag:vip priority:<=4 input.user.id:42'
   warren task list --business-key order-1042
   warren task list --after 2h --all --json`,
     )
@@ -141,24 +171,6 @@ Examples:
           isAll: all === true,
         });
         printListing(context, listing, (items) => renderTasks(items, context));
-      }),
-    );
-}
-
-function addCancel(task: Command, act: Act): void {
-  task
-    .command('cancel')
-    .description('cancel a task: at once where it waits, by aborting its attempt where it runs')
-    .argument('<id>', 'id of the task')
-    .option('--reason <text>', 'why, for the record')
-    .addHelpText('after', '\nExamples:\n  warren task cancel 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70')
-    .action(
-      act<{ readonly reason?: string }>(async (context, { reason }, id) => {
-        const api = await context.taskApi();
-        const answer = await api.post(`/v1/tasks/${pathStep(id)}/cancel`, JSON.stringify({ reason }));
-        context.printJson(answer.bytes);
-        const isOver = textAt(answer.value, 'state') === 'cancelled';
-        context.print(isOver ? 'Cancelled.\n' : 'It runs; its worker has been asked to abort it.\n');
       }),
     );
 }

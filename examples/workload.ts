@@ -13,6 +13,7 @@ export interface WorkloadTask {
   readonly queue?: string;
   readonly delayMs?: number;
   readonly deadline?: string;
+  readonly maxAttempts?: number;
   readonly tags?: readonly string[];
   readonly businessKey?: string;
 }
@@ -87,16 +88,26 @@ export function createWorkload(options: {
   return { tasks, refused, cancelledKey, poisonKey };
 }
 
-/** A server that takes webhooks and serves pages, and fails now and then: every seventh call gets a 503. */
-export async function startReceiver(): Promise<{
+/** A server that takes webhooks and serves pages. */
+export interface Receiver {
   readonly url: string;
   readonly host: string;
+  /** From now on `/orders` is there; before, it is answered 404. */
+  openOrders(): void;
   close(): Promise<void>;
-}> {
+}
+
+/** Starts one that fails now and then: every seventh call gets a 503, except below `/orders`. */
+export async function startReceiver(): Promise<Receiver> {
   let calls = 0;
+  let hasOrders = false;
   const server: Server = createServer((request, response) => {
-    calls += 1;
     request.resume();
+    if (request.url === '/orders') {
+      response.writeHead(hasOrders ? 200 : 404).end();
+      return;
+    }
+    calls += 1;
     if (calls % 7 === 0) response.writeHead(503, { 'retry-after': '1' }).end('busy');
     else response.writeHead(200, { 'content-type': 'text/plain' }).end('ok');
   });
@@ -105,6 +116,9 @@ export async function startReceiver(): Promise<{
   return {
     url: `http://127.0.0.1:${port}`,
     host: `127.0.0.1:${port}`,
+    openOrders: () => {
+      hasOrders = true;
+    },
     close: async () => {
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));

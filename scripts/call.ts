@@ -9,7 +9,7 @@ export interface Answer {
 /** Calls and reads the answer. Throws where nobody answers within half a minute. */
 export async function call(
   base: string,
-  method: 'GET' | 'POST',
+  method: 'GET' | 'POST' | 'PATCH',
   path: string,
   body?: unknown,
   token?: string,

@@ -1,6 +1,9 @@
-/** Copies what the compiler leaves out (SQL, pictures, scripts, data) to the same place under `dist/`. */
-import { cp, readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+/**
+ * Copies what the compiler leaves out (SQL, pictures, scripts, data) to the same place under `dist/`, and removes there what has
+ * left the sources: a migration that was renamed would be applied twice.
+ */
+import { cp, readdir, rm } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 
 const SOURCES = ['services', 'shared', 'cli', 'examples', 'deploy'];
 
@@ -9,10 +12,22 @@ function isAsset(path: string): boolean {
   return !path.endsWith('.ts');
 }
 
+/** Where the compiler puts a source. */
+const compiledOf = (path: string): string => path.replace(/\.ts$/, '.js');
+
+async function filesBelow(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+}
+
 for (const source of SOURCES) {
-  const entries = await readdir(source, { recursive: true, withFileTypes: true });
-  for (const entry of entries) {
-    const path = join(entry.parentPath, entry.name);
-    if (entry.isFile() && isAsset(path)) await cp(path, join('dist', path), { preserveTimestamps: true });
+  const paths = await filesBelow(source);
+  for (const path of paths.filter((each) => isAsset(each))) {
+    await cp(path, join('dist', path), { preserveTimestamps: true });
+  }
+  const wanted = new Set(paths.map((path) => compiledOf(path)));
+  for (const built of await filesBelow(join('dist', source))) {
+    const path = relative('dist', built);
+    if (!wanted.has(path.replace(/\.js\.map$/, '.js'))) await rm(built);
   }
 }

@@ -1,6 +1,7 @@
 /**
  * The demo: a fleet of its own (producer, two workers, dead-letter-handler, as separate processes) runs the sample workload;
- * then one dead letter is understood, mended and replayed. Exit 0 only if the books balance and the replay succeeded.
+ * then one dead letter is understood, mended and replayed, and after a bad night 2 000 of them. Exit 0 only if the books balance
+ * and every replay succeeded.
  */
 import { randomBytes } from 'node:crypto';
 import { copyFile, mkdir, rm, writeFile } from 'node:fs/promises';
@@ -8,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { claimClone, findRoot } from '../deploy/local-stack/stack.ts';
 import { OUTPUT_DIRECTORY, dataDirectory } from '../examples/tasks/files.ts';
 import { PARKED_QUEUE, createWorkload, startReceiver } from '../examples/workload.ts';
-import type { Workload } from '../examples/workload.ts';
+import type { Receiver, Workload } from '../examples/workload.ts';
 import { toError } from '../shared/errors/to-error.ts';
 import type { Database } from '../shared/postgres/pool.ts';
 import { run } from '../shared/postgres/statement.ts';
@@ -17,6 +18,7 @@ import { call } from './call.ts';
 import { countStates, summarizeTypes } from './demo.sql.ts';
 import { startProcess } from './fleet.ts';
 import type { ServiceProcess } from './fleet.ts';
+import { MORNING_TASKS, playMorning } from './morning.ts';
 import { ProgressLine } from './progress-line.ts';
 import {
   createDatabaseBeside,
@@ -71,7 +73,7 @@ async function main(): Promise<boolean> {
   try {
     say('starting producer, two workers and dead-letter-handler');
     const fleet = await startFleet(site, receiver.host, processes);
-    return await withDatabase(databaseUrl, async (db) => await show(site, fleet, receiver.url, db));
+    return await withDatabase(databaseUrl, async (db) => await show(site, fleet, receiver, db));
   } finally {
     say('stopping the fleet');
     await Promise.all(processes.map(async (started) => await started.stop()));
@@ -109,22 +111,23 @@ async function startFleet(site: Site, receiverHost: string, processes: ServicePr
   return { processes, producerUrl: producer.url, deadLettersUrl: handler.url };
 }
 
-async function show(site: Site, fleet: Fleet, receiverUrl: string, db: Database): Promise<boolean> {
+async function show(site: Site, fleet: Fleet, receiver: Receiver, db: Database): Promise<boolean> {
   const poison = `inbox/${site.folder}/poison.png`;
   await mkdir(dirname(join(OUTPUT_DIRECTORY, poison)), { recursive: true, mode: 0o700 });
   await writeFile(join(OUTPUT_DIRECTORY, poison), 'this is no picture');
-  const workload = createWorkload({ folder: site.folder, poison, receiverUrl, now: systemClock.now() });
+  const workload = createWorkload({ folder: site.folder, poison, receiverUrl: receiver.url, now: systemClock.now() });
   const refusals = await submit(fleet, workload);
   const waited = await waitForEnd(db, workload.tasks.length);
   await printSummary(db);
   const before = await balance(db, workload.tasks.length);
   const replayed = await mendAndReplay(fleet, workload, join(OUTPUT_DIRECTORY, poison));
-  const after = await balance(db, workload.tasks.length);
+  const mended = await playMorning({ ...fleet, receiver, folder: site.folder, say });
+  const after = await balance(db, workload.tasks.length + MORNING_TASKS);
   say();
   say(
     `the reports and thumbnails were written to ${join(OUTPUT_DIRECTORY, site.folder)} and are removed with the demo`,
   );
-  return refusals && waited && before && replayed && after;
+  return refusals && waited && before && replayed && mended && after;
 }
 
 /** Submits all in batches, cancels the one to be cancelled, and sees the wrong ones refused. */

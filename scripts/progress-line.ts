@@ -28,7 +28,6 @@ export class ProgressLine {
       this.#out.write(`${text}\n`);
       this.#lastMs = this.#clock.monotonicMs();
       this.#lastText = text;
-      return;
     }
     this.#pending = text;
   }

@@ -11,6 +11,9 @@ const SHOWN_LINES = 60;
 /** Settings of a developer's shell must not change what is tested. */
 const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|MANAGEMENT_URL|PG[A-Z]+|WARREN_(?!TEST_|STACK_|RABBITMQ43_).*)$/;
 
+/** Test files of a project at once. What starts processes waits for them most of the time; what kills them wants to be on time. */
+const WORKERS: Readonly<Record<string, number>> = { once: 4 };
+
 /** Exit code of a program that could not do its checks here; its log says what is missing. */
 const CANNOT_RUN = 2;
 
@@ -59,9 +62,8 @@ export async function runJest(
       'node_modules/jest/bin/jest.js',
       '--selectProjects',
       project,
-      // What starts processes waits for them most of the time.
       '--maxWorkers',
-      project === 'once' ? '3' : '2',
+      String(WORKERS[project] ?? 2),
       // Where a single test file is run, in this process, a handle left open would hang it.
       ...(project === 'faults' || project === 'once' ? ['--forceExit'] : []),
       '--passWithNoTests',

@@ -70,7 +70,7 @@ async function main(): Promise<void> {
 function tell({ processes, token }: RunningFleet): void {
   const url = (name: string): string => processes.find((each) => each.name === name)?.url ?? '';
   console.log(`
-Task API          ${url('producer')}   (OpenAPI: ${url('producer')}/openapi.json)
+Task API          ${url('producer')}   (reference: ${url('producer')}/reference, OpenAPI: /openapi.json)
 Dead Letter API   ${url('dead-letter-handler')}
 logs              ${processes.map(({ logFile }) => logFile).join(' ')}
 

@@ -1,5 +1,5 @@
 /** `image.thumbnail`: makes a smaller picture. */
-import { rename, rm } from 'node:fs/promises';
+import { access, rename, rm } from 'node:fs/promises';
 import { z } from 'zod';
 import { defineTask } from '../../shared/tasks/define-task.ts';
 import { RelativePath, outputPath, sourcePath } from './files.ts';
@@ -24,6 +24,10 @@ export const imageThumbnail = defineTask({
     const path = sourcePath(source);
     const file = await outputPath(output);
     const draft = file.replace(/\.\w+$/, `.${ctx.taskId}-${ctx.attempt}$&`); // sharp goes by the ending
+    // libvips tells a missing file from one that is no picture by errno, which another of its threads may have written since.
+    await access(path).catch((cause: unknown) => {
+      throw new Error(`Input file is missing: ${path}`, { cause });
+    });
     try {
       const made = await sharp(path).resize({ width, withoutEnlargement: true }).toFile(draft);
       await rename(draft, file);

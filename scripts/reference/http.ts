@@ -1,11 +1,12 @@
 /** `docs/reference/http.md`: both APIs, printed from their OpenAPI documents. */
-import type { Api, JsonSchema, Operation } from './open-api.ts';
+import type { JsonSchema, Operation } from '../../shared/http/open-api.ts';
+import type { Api } from './open-api.ts';
 import { code, page, table } from './markdown.ts';
 
 /** Prints the page. */
 export function renderHttp(apis: readonly Api[]): string {
   return page('HTTP', 'For whoever calls Warren over HTTP.', [
-    'Each service also answers its whole OpenAPI 3.1 document at `/openapi.json`, with every member of every answer. A body is ' +
+    'Each service also answers its whole OpenAPI 3.1 document at `/openapi.json`, with every member of every answer, and at `/reference` a page made of it, with examples. A body is ' +
       'JSON in UTF-8, sent as `application/json`. A failure is a problem document, RFC 9457: see [Errors](errors.md). ' +
       '`/livez`, `/readyz` and `/metrics` are open to everybody and are there on workers too.',
     'On a loopback address a call without a token acts as `local`, with the role `admin`; beyond loopback every call needs a ' +
@@ -49,12 +50,14 @@ function renderOperation(name: string, role: string, operation: Operation): stri
   ];
 }
 
+const typeOf = (type: JsonSchema['type'] = ''): string => [type].flat().join(' or ');
+
 function membersOf({ properties = {}, required = [] }: JsonSchema): string {
   return table(
     ['member of the body', 'type', 'meaning'],
     Object.entries(properties).map(([name, { type, description, items }]) => [
       `${code(name)}${required.includes(name) ? ', required' : ''}`,
-      items?.type === undefined ? (type ?? '') : `${type ?? 'array'} of ${items.type}`,
+      items?.type === undefined ? typeOf(type) : `${typeOf(type ?? 'array')} of ${typeOf(items.type)}`,
       description ?? '',
     ]),
   );

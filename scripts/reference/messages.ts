@@ -14,6 +14,12 @@ const HEADERS: Readonly<Record<keyof typeof SUBMISSION_HEADERS, string>> = {
   maxAttempts: `Number, 1 to ${MESSAGE_LIMITS.maxAttempts}: runs that may fail, the first included.`,
   tags: `List of texts, or one text with commas: up to ${MESSAGE_LIMITS.tags} tags of ${MESSAGE_LIMITS.tagLength} characters.`,
   businessKey: `Text of up to ${MESSAGE_LIMITS.businessKeyLength} characters to find the task by.`,
+  uniqueKey: `Text of up to ${MESSAGE_LIMITS.uniqueKeyLength} characters: of the type there is one task at a time under it.`,
+  uniqueWhile: '`waiting`: held until the task starts. `unfinished` (default): until it has ended.',
+  uniqueWithinMs: `Number, 1 to ${MESSAGE_LIMITS.delayMs}: held for so many milliseconds instead, whatever becomes of the task.`,
+  onConflict:
+    '`return` (default): the message is done with, the task that holds the key is the answer. `replace`: where that task waits, it becomes this one. `reject`: it is a dead letter, `unique-conflict`.',
+  replyOutcome: 'Boolean. True: `reply_to` is told how the task ended too, with its result.',
 };
 
 const PROPERTIES = [

@@ -1,45 +1,26 @@
 /** The APIs as their own schemas describe them, without a server, a broker or a database. */
+import { addAuditRoutes } from '../../services/dead-letter-handler/http/audit.routes.ts';
 import { addDeadLetterRoutes } from '../../services/dead-letter-handler/http/dead-letters.routes.ts';
+import { addFailureGroupRoutes } from '../../services/dead-letter-handler/http/failure-groups.routes.ts';
+import { addDiscardRoutes } from '../../services/dead-letter-handler/http/discards.routes.ts';
+import type { DryRunDeps } from '../../services/dead-letter-handler/dry-run.ts';
+import { addReplayRoutes } from '../../services/dead-letter-handler/http/replays.routes.ts';
 import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
+import { registerHistoryRoutes } from '../../services/producer/http/history.routes.ts';
+import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
+import { registerFollowRoutes } from '../../services/producer/http/follow.routes.ts';
 import type { TaskRoutesDeps } from '../../services/producer/http/tasks.routes.ts';
 import type { Role } from '../../shared/config/format.ts';
 import { MESSAGE_LIMITS } from '../../shared/amqp/message.ts';
 import { Bug } from '../../shared/errors/warren-error.ts';
+import type { OpenApi } from '../../shared/http/open-api.ts';
 import { createApp } from '../../shared/http/server.ts';
 import type { App } from '../../shared/http/server.ts';
+import type { Database } from '../../shared/postgres/pool.ts';
 import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { systemClock } from '../../shared/time/clock.ts';
-
-/** An OpenAPI document, as far as the reference page reads it. */
-export interface OpenApi {
-  readonly info: { readonly title: string };
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-}
-
-/** One method of one path. */
-export interface Operation {
-  readonly summary?: string;
-  readonly parameters?: readonly {
-    readonly name: string;
-    readonly in: string;
-    readonly required?: boolean;
-    readonly description?: string;
-    readonly schema?: JsonSchema;
-  }[];
-  readonly requestBody?: { readonly content?: Readonly<Record<string, { readonly schema?: JsonSchema }>> };
-  readonly responses?: Readonly<Record<string, unknown>>;
-}
-
-/** A schema, as far as the reference page reads it. */
-export interface JsonSchema {
-  readonly type?: string;
-  readonly description?: string;
-  readonly properties?: Readonly<Record<string, JsonSchema>>;
-  readonly required?: readonly string[];
-  readonly items?: JsonSchema;
-}
 
 /** One API: its document, and the least role that each `GET /path` needs. */
 export interface Api {
@@ -51,15 +32,45 @@ export interface Api {
 export async function describeTaskApi(): Promise<Api> {
   return await describe('Warren Task API', (app, metrics) => {
     registerTaskRoutes(app, taskDeps(metrics));
+    registerHistoryRoutes(app, { db: { query: never }, log: silentLogger, depth: 1 });
+    registerFollowRoutes(app, {
+      clock: systemClock,
+      follower: { find: never, watch: never, isFull: false },
+      estimates: { finishOf: never },
+    });
     registerLedgerRoutes(app, { db: { query: never }, clock: systemClock });
+    registerRetentionRoutes(app, {
+      db: noDatabase as unknown as Database,
+      clock: systemClock,
+      rules: { tasks: [], ripeMs: 1, shortestMs: 1, spanMs: 1, lettersMs: 1, replaysMs: 1 },
+    });
   });
 }
 
 /** The Dead Letter API of the dead-letter-handler. */
 export async function describeDeadLetterApi(): Promise<Api> {
-  return await describe('Warren Dead Letter API', (app) =>
-    addDeadLetterRoutes(app, { db: { query: never }, replayer: { replay: never, discard: never } }));
+  return await describe('Warren Dead Letter API', (app, metrics) => {
+    addDeadLetterRoutes(app, { db: noDatabase, replayer: { replay: never, discard: never } });
+    addDiscardRoutes(app, { db: noDatabase, metrics });
+    addFailureGroupRoutes(app, { db: noDatabase });
+    addAuditRoutes(app, { db: noDatabase });
+    addReplayRoutes(app, {
+      db: noDatabase as unknown as DryRunDeps['db'],
+      clock: systemClock,
+      catalog: { find: never, hasQueue: never },
+      limits: { messageBytes: 1, depth: 1 },
+      replayer: { destinationOf: never },
+      refreshTypes: never,
+      wake: never,
+    });
+  });
 }
+
+const noDatabase = {
+  query: never,
+  checkOut: never,
+  deps: { clock: systemClock, log: silentLogger, random: () => 0 },
+};
 
 type Metrics = ReturnType<typeof createMetrics>;
 
@@ -103,6 +114,12 @@ function taskDeps(metrics: Metrics): TaskRoutesDeps {
       headerBytes: MESSAGE_LIMITS.headersBytes,
       requireMessageId: false,
     },
+    webhookFault: never,
+    estimates: { finishOf: never, startOf: never },
+    follower: { whenEnded: never, isFull: false },
+    maxWaitSeconds: 30,
     submit: never,
+    invite: never,
+    isOutboxFull: () => false,
   };
 }

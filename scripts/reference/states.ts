@@ -1,5 +1,7 @@
 /** `docs/reference/states.md`: the states of a task and of a dead letter, drawn and listed from their tables. */
+import { GROUP_STATES } from '../../shared/dead-letters/group-state.ts';
 import { LETTER_KINDS, LETTER_REASONS, LETTER_STATES } from '../../shared/dead-letters/reason.ts';
+import { ITEM_STATES, REPLAY_STATES, SKIP_CODES } from '../../shared/dead-letters/replay-state.ts';
 import { STATE_MEANINGS, TASK_STATES, TERMINAL_STATES, TRANSITIONS } from '../../shared/tasks/state-machine.ts';
 import type { Transition } from '../../shared/tasks/state-machine.ts';
 import { code, fenced, page, table } from './markdown.ts';
@@ -34,6 +36,24 @@ export function renderStates(): string {
     table(
       ['reason', 'of which kind: who causes it and when'],
       Object.entries(LETTER_REASONS).map(([reason, cause]) => [code(reason), cause]),
+    ),
+    '## Failure groups',
+    table(
+      ['state', 'meaning'],
+      Object.entries(GROUP_STATES).map(([state, meaning]) => [code(state), meaning]),
+    ),
+    '## Replays',
+    table(
+      ['state of a replay', 'meaning'],
+      Object.entries(REPLAY_STATES).map(([state, meaning]) => [code(state), meaning]),
+    ),
+    table(
+      ['state of an item', 'meaning'],
+      Object.entries(ITEM_STATES).map(([state, meaning]) => [code(state), meaning]),
+    ),
+    table(
+      ['skipped with', 'because'],
+      Object.entries(SKIP_CODES).map(([skip, why]) => [code(skip), why]),
     ),
   ]);
 }

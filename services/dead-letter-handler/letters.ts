@@ -4,7 +4,7 @@ import type { Invitation } from '../../shared/amqp/message.ts';
 import type { Names } from '../../shared/amqp/topology.ts';
 import { readDeath } from '../../shared/dead-letters/death.ts';
 import type { Death } from '../../shared/dead-letters/death.ts';
-import { evidenceOf } from '../../shared/dead-letters/evidence.ts';
+import { evidenceKeyOf, evidenceOf, messageKeyOf } from '../../shared/dead-letters/evidence.ts';
 import type { DeadMessage, Evidence } from '../../shared/dead-letters/evidence.ts';
 import { reasonOfFault } from '../../shared/dead-letters/reason.ts';
 import type { LetterKind, LetterReason } from '../../shared/dead-letters/reason.ts';
@@ -47,7 +47,16 @@ export function sort(message: DeadMessage, names: Names): Sorted {
     const invitation = parseInvitation(message.body);
     if (invitation !== undefined) return { kind: 'invitation', invitation, message, evidence };
   }
-  return { kind: death?.queue === names.ingress ? 'refused' : 'foreign', message, evidence, death };
+  if (death === undefined) return { kind: 'foreign', message, evidence, death: unroutable(message, names) };
+  return { kind: death.queue === names.ingress ? 'refused' : 'foreign', message, evidence, death };
+}
+
+/**
+ * What did not die and was not published here has come by an alternate exchange: the broker says of it where it was published.
+ * Source: rabbitmq.com/docs/ae.
+ */
+function unroutable({ exchange, routingKey }: DeadMessage, names: Names): Death | undefined {
+  return exchange === names.dlx || exchange === '' ? undefined : { reason: 'unroutable', exchange, routingKey };
 }
 
 /** A letter that never was a task, as it is inserted. `null` columns have nothing to say. */
@@ -83,6 +92,8 @@ export function refusedLetter({ message, evidence, death }: Stray, refusal: Refu
     exchange: nameOf(death?.exchange ?? message.exchange),
     routingKey,
     ...stored(message, evidence),
+    // By its publisher's id it is the same message, however often the broker lets it die.
+    key: messageKeyOf(message) ?? evidenceKeyOf(message),
   });
 }
 
@@ -126,7 +137,7 @@ function stored(
     properties: evidence.properties,
     headers: evidence.headers,
     xDeath: evidence.xDeath ?? null,
-    key: evidence.key,
+    key: evidenceKeyOf(message),
   };
 }
 

@@ -1,82 +1,43 @@
-/** Reads letters for the API: pages of summaries, and whole letters with the original message as it was. */
+/** Reads whole letters for the API, with the original message as it was. */
 import { isUtf8 } from 'node:buffer';
-import { encodeParameter, run } from '../../shared/postgres/statement.ts';
+import { run } from '../../shared/postgres/statement.ts';
 import type { Queryable, RowOf } from '../../shared/postgres/statement.ts';
+import { findLogTail } from '../../shared/tasks/attempt-logs.ts';
+import { findAttempts } from '../../shared/tasks/attempts.ts';
 import { renderWithRaw } from '../../shared/tasks/json.ts';
-import {
-  listLetters,
-  readAttempts,
-  readLetter,
-  readLetterAudit,
-  readLetterTask,
-  readLettersOfTask,
-} from './reader.sql.ts';
+import { letterEtag } from './letter-etag.ts';
+import { errorOf, summaryOf } from './letter-view.ts';
+import { findReplaysOfLetter } from './replay-reader.ts';
+import { readLetter, readLetterAudit, readLetterTask, readLettersOfTask } from './reader.sql.ts';
 
-/** Which letters a list holds; what is absent lets all pass. */
-export interface LetterFilter {
-  readonly states?: readonly string[] | undefined;
-  readonly kinds?: readonly string[] | undefined;
-  readonly reason?: string | undefined;
-  readonly type?: string | undefined;
-  readonly queue?: string | undefined;
-  readonly taskId?: string | undefined;
-  /** From this instant on. */
-  readonly diedAfter?: Date | undefined;
-  /** Before this instant, not at it. */
-  readonly diedBefore?: Date | undefined;
-  /** Only letters with a smaller id: the page after that one. */
-  readonly before?: string | undefined;
-  readonly limit: number;
-}
-
-type Row = RowOf<typeof listLetters.columns>;
 type WholeRow = RowOf<typeof readLetter.columns>;
-
-/** An error as the API shows it. */
-export interface ShownError {
-  readonly type: string | null;
-  readonly code: string | null;
-  readonly message: string | null;
-  readonly stack?: string | null;
-}
-
-/** A letter in a list. */
-export interface LetterSummary {
-  readonly id: string;
-  readonly kind: string;
-  readonly state: string;
-  readonly reason: string;
-  readonly taskId: string | null;
-  readonly type: string | null;
-  readonly queue: string | null;
-  readonly attempt: number | null;
-  readonly diedAt: string;
-  readonly recordedAt: string | null;
-  readonly error: ShownError | null;
-  readonly closedAt: string | null;
-  readonly closedBy: string | null;
-  readonly closeReason: string | null;
-}
 
 const MOST_ATTEMPTS = 500;
 const MOST_LETTERS = 200;
 const MOST_AUDIT_LINES = 100;
+const MOST_LOG_LINES = 20;
 /** Bytes of a body that is also shown as text. */
 const TEXT_BYTES = 1_048_576;
 
-/** The letters that pass the filter, newest first. */
-export async function findLetters(db: Queryable, filter: LetterFilter): Promise<readonly LetterSummary[]> {
-  const { states, reason, type, queue, kinds, taskId, diedAfter, diedBefore, before, limit } = filter;
-  const values = [states, reason, type, queue, kinds, taskId, diedAfter, diedBefore, before, limit];
-  const { rows } = await db.query({ text: listLetters.text, values: values.map((value) => encodeParameter(value)) });
-  return (rows as Row[]).map((row) => summaryOf(row));
+/** One letter as JSON text, with the input of its task spliced in byte for byte, and its ETag; `undefined` where there is none. */
+export async function renderLetter(
+  db: Queryable,
+  id: string,
+): Promise<{ readonly text: string; readonly etag: string } | undefined> {
+  const [row] = await run(db, readLetter, id);
+  return row === undefined ? undefined : { text: await renderRow(db, id, row), etag: letterEtag(row) };
 }
 
-/** One letter as JSON text, with the input of its task spliced in byte for byte; `undefined` where there is none. */
-export async function renderLetter(db: Queryable, id: string): Promise<string | undefined> {
-  const [row] = await run(db, readLetter, id);
-  if (row === undefined) return undefined;
-  const common = { ...summaryOf(row), error: errorOf(row), audit: await findAudit(db, id) };
+async function renderRow(db: Queryable, id: string, row: WholeRow): Promise<string> {
+  const { replays, originalInput } = await findReplaysOfLetter(db, id);
+  const common = {
+    ...summaryOf(row),
+    // What the front door refused names the task that it has become since.
+    taskId: row.task_id ?? replays.findLast(({ taskId }) => taskId !== null)?.taskId ?? null,
+    error: errorOf(row),
+    audit: await findAudit(db, id),
+    replays,
+  };
   if (row.task_id === null) {
     return JSON.stringify({ ...common, ...messageOf(row), xDeath: deathOf(row), attempts: [], letters: [] });
   }
@@ -92,44 +53,16 @@ export async function renderLetter(db: Queryable, id: string): Promise<string | 
         ? null
         : { exchange: row.exchange, routingKey: row.routing_key, properties: row.properties, headers: row.headers },
     xDeath: deathOf(row),
-    attempts: await findAttempts(db, row.task_id),
+    attempts: await listAttempts(db, row.task_id),
     letters: await findLettersOfTask(db, row.task_id),
+    logs:
+      row.attempt === null
+        ? null
+        : ((await findLogTail(db, { taskId: row.task_id, attempt: row.attempt, most: MOST_LOG_LINES })) ?? null),
   };
   if (task === undefined) return JSON.stringify({ ...members, task: null });
   const { input, ...others } = task;
-  return renderWithRaw({ ...members, task: taskOf(others) }, { input });
-}
-
-function summaryOf(row: Row): LetterSummary {
-  return {
-    id: row.id,
-    kind: row.kind,
-    state: row.state,
-    reason: row.reason,
-    taskId: row.task_id,
-    type: row.type,
-    queue: row.queue,
-    attempt: row.attempt,
-    diedAt: row.died_at.toISOString(),
-    recordedAt: row.recorded_at?.toISOString() ?? null,
-    error: errorOf(row),
-    closedAt: row.closed_at?.toISOString() ?? null,
-    closedBy: row.closed_by,
-    closeReason: row.close_reason,
-  };
-}
-
-interface ErrorColumns {
-  readonly error_type: string | null;
-  readonly error_code: string | null;
-  readonly error_message: string | null;
-  readonly error_stack?: string | null;
-}
-
-function errorOf(row: ErrorColumns): ShownError | null {
-  const { error_type: type, error_code: code, error_message: message, error_stack: stack } = row;
-  if (type === null && code === null && message === null) return null;
-  return { type, code, message, ...(stack === undefined ? {} : { stack }) };
+  return renderWithRaw({ ...members, task: taskOf(others) }, { input, originalInput });
 }
 
 /** A message that never was a task: its bytes in base64, and as text where they are one. */
@@ -175,8 +108,8 @@ function taskOf(task: Omit<RowOf<typeof readLetterTask.columns>, 'input'>): Reco
   };
 }
 
-async function findAttempts(db: Queryable, taskId: string): Promise<readonly Record<string, unknown>[]> {
-  const rows = await run(db, readAttempts, taskId, MOST_ATTEMPTS);
+async function listAttempts(db: Queryable, taskId: string): Promise<readonly Record<string, unknown>[]> {
+  const rows = await findAttempts(db, taskId, MOST_ATTEMPTS);
   return rows.map((row) => ({
     attempt: row.attempt,
     workerId: row.worker,
@@ -205,5 +138,5 @@ async function findLettersOfTask(db: Queryable, taskId: string): Promise<readonl
 
 async function findAudit(db: Queryable, letterId: string): Promise<readonly Record<string, unknown>[]> {
   const rows = await run(db, readLetterAudit, letterId, MOST_AUDIT_LINES);
-  return rows.map(({ at, actor, role, action, detail }) => ({ at: at.toISOString(), actor, role, action, detail }));
+  return rows.map(({ at, ...line }) => ({ at: at.toISOString(), ...line }));
 }

@@ -1,15 +1,17 @@
 /** The statements that record what died. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Judges invitations that died, by their tasks' rows. `$1` numbers them from 1.
  *
  * `evidence`: the task is dead and its open letter got the broker's evidence. `known`: it had that already, or it was
  * closed meanwhile. `invited`: the task still waits for just this invitation and gets another, at once where `outbox_id`
- * is set, by the sweeper where the last one is younger than `$11`, so that a queue which kills all at once does not make a hot
+ * is set, by the sweeper where the last one is younger than `$10`, so that a queue which kills all at once does not make a hot
  * loop. `over`: the task went on without it. `unknown`: there is no such task.
  *
- * Locks letters, then tasks, each in id order. Indexes: dead_letters_open_task, tasks primary key.
+ * The evidence key of such a letter says only that its evidence has come. A row for each number, and a second one with what was
+ * done where anything was: joined here, they would be compared each with each. Locks letters, then tasks, each in id order. Indexes: dead_letters_open_task, tasks primary key.
  */
 export const recordInvitations = statement<
   [
@@ -21,7 +23,6 @@ export const recordInvitations = statement<
     properties: readonly string[],
     headers: readonly string[],
     xDeaths: readonly (string | null)[],
-    keys: readonly Buffer[],
     retryInMs: number,
     youngMs: number,
   ]
@@ -30,32 +31,30 @@ export const recordInvitations = statement<
   text: sql`
     with died as (
       select *
-        from unnest($1::int4[], $2::uuid[], $3::int4[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[], $8::jsonb[],
-                    $9::bytea[])
-          as d (n, task_id, generation, exchange, routing_key, properties, headers, x_death, evidence_key)
+        from unnest($1::int4[], $2::uuid[], $3::int4[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[], $8::jsonb[])
+          as d (n, task_id, generation, exchange, routing_key, properties, headers, x_death)
     ), found as (
       select d.*, t.state::text as task_state, t.generation as task_generation
         from died d
         left join tasks t on t.id = d.task_id
     ), letters as (
-      select distinct on (l.id) l.id, l.recorded_at is null as is_first, f.n
+      select distinct on (l.id) l.id, l.recorded_at is null as is_first, f.n, f.exchange, f.routing_key, f.properties, f.headers,
+             f.x_death
         from found f
         join dead_letters l on l.task_id = f.task_id and l.state in ('open', 'replaying')
        where f.task_state = 'dead' and f.task_generation = f.generation and l.evidence_key is null
        order by l.id, f.n
     ), letters_locked as (
-      select l.id from dead_letters l where l.id in (select id from letters) order by l.id for no key update of l
+      select x.* from letters x join dead_letters l on l.id = x.id order by l.id for no key update of l
     ), evidence as (
       update dead_letters l
-         set recorded_at = coalesce(l.recorded_at, clock_timestamp()), exchange = f.exchange, routing_key = f.routing_key,
-             properties = f.properties, headers = f.headers, x_death = f.x_death, evidence_key = f.evidence_key
-        from letters x
-        join letters_locked k on k.id = x.id
-        join found f on f.n = x.n
+         set recorded_at = coalesce(l.recorded_at, clock_timestamp()), exchange = x.exchange, routing_key = x.routing_key,
+             properties = x.properties, headers = x.headers, x_death = x.x_death, evidence_key = uuid_send(l.id)
+        from letters_locked x
        where l.id = x.id and l.state = 'open' and l.evidence_key is null
       returning x.n, x.is_first, l.reason, l.id
     ), waiting as (
-      select t.id, d.n, t.invited_at > clock_timestamp() - $11::float8 * interval '1 ms' as is_young
+      select t.id, d.n, t.invited_at > clock_timestamp() - $10::float8 * interval '1 ms' as is_young
         from (select distinct on (task_id) task_id, generation, n from died order by task_id, generation desc, n) d
         join tasks t on t.id = d.task_id
        where t.state = 'pending' and t.generation = d.generation and t.invited_at is not null
@@ -67,40 +66,26 @@ export const recordInvitations = statement<
         from waiting w
        where t.id = w.id and t.state = 'pending'
       returning t.id, w.n, w.is_young, t.type, t.queue, t.priority, t.generation
-    ), at_once as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from again where not is_young having count(*) > 0
-      returning id
-    ), later as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + $10::float8 * interval '1 ms', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from again where is_young having count(*) > 0
+    ), at_once as (${writeOutbox(sql`again where not is_young`)}
+    ), later as (${writeOutbox(sql`again where is_young`, sql`$9::float8 * interval '1 ms'`)}
     )
-    select f.n,
-           case
-             when e.n is not null then 'evidence'
-             when a.n is not null then 'invited'
-             when f.task_state is null then 'unknown'
-             when f.task_state = 'dead' then 'known'
-             else 'over'
-           end as became,
-           f.task_id, e.id as letter_id, e.reason, coalesce(e.is_first, false) as is_first,
-           a.type, a.queue, a.priority, a.generation,
-           case when a.n is not null and not a.is_young then (select id from at_once) end as outbox_id
+    select f.n, case when f.task_state is null then 'unknown' when f.task_state = 'dead' then 'known' else 'over' end as became,
+           f.task_id, null::uuid as letter_id, null::text as reason, false as is_first, null::text as type,
+           null::text as queue, null::int2 as priority, null::int4 as generation, null::int8 as outbox_id
       from found f
-      left join evidence e on e.n = f.n
-      left join again a on a.n = f.n
-     order by f.n`,
+    union all
+    select e.n, 'evidence', null, e.id, e.reason, e.is_first, null, null, null, null, null from evidence e
+    union all
+    select a.n, 'invited', a.id, null, null, false, a.type, a.queue, a.priority, a.generation,
+           case when not a.is_young then (select id from at_once) end
+      from again a`,
   columns: {
     n: 'int4?',
-    became: 'text',
+    became: 'text?',
     task_id: 'uuid?',
     letter_id: 'uuid?',
     reason: 'text?',
-    is_first: 'bool',
+    is_first: 'bool?',
     type: 'text?',
     queue: 'text?',
     priority: 'int2?',
@@ -145,6 +130,21 @@ export const recordLetters = statement<
     on conflict (evidence_key) where evidence_key is not null do nothing
     returning id, kind, reason`,
   columns: { id: 'uuid', kind: 'text', reason: 'text' },
+});
+
+/**
+ * Takes the evidence key from letters that were closed and are older than the front door remembers message ids for: whatever
+ * comes under it now is another message. Index: dead_letters_evidence.
+ */
+export const releaseKeys = statement<[keys: readonly Buffer[]]>()({
+  name: 'release_evidence_keys',
+  text: sql`
+    update dead_letters
+       set evidence_key = null
+     where evidence_key = any($1::bytea[]) and state in ('replayed', 'discarded') and kind <> 'task'
+       and died_at < now() - interval '7 days'
+    returning id`,
+  columns: { id: 'uuid' },
 });
 
 /** Which of these message ids, by publisher and task type, belong to an accepted message with other content. Index: message_ids primary key. */

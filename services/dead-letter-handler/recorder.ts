@@ -23,7 +23,7 @@ import type { Clock } from '../../shared/time/clock.ts';
 import { foreignLetter, reducedLetter, refusedLetter, sort } from './letters.ts';
 import type { NewLetter, Sorted } from './letters.ts';
 import type { Refusal } from './refusals.ts';
-import { recordInvitations, recordLetters } from './recorder.sql.ts';
+import { recordInvitations, recordLetters, releaseKeys } from './recorder.sql.ts';
 
 /** What the recorder needs. */
 export interface RecorderDeps {
@@ -44,7 +44,7 @@ export interface RecorderDeps {
 /** What became of a delivery. `kept`: it could not be recorded, not even in a reduced form; it is tried again. */
 type Became = 'evidence' | 'known' | 'invited' | 'over' | 'recorded' | 'kept';
 
-const MAX_BATCH = 100;
+const MAX_BATCH = 250;
 /** Bytes of bodies in one statement at most, unless one body alone is larger. */
 const BATCH_BYTES = 4_194_304;
 /** A task whose last invitation is younger than this, in milliseconds, is not invited anew at once but after a while. */
@@ -181,10 +181,9 @@ export class Recorder implements Part {
     const rows = await runSplitting(
       db,
       items,
-      async (some) => await run(db, recordInvitations, ...invitationColumns(some)),
+      async (some) => await this.#judgeInvitations(some),
       // The task matters more than what the broker said about it.
-      async (item) =>
-        (await run(db, recordInvitations, ...invitationColumns([withoutEvidence(item)])))[0] as InvitationRow,
+      async (item) => (await this.#judgeInvitations([withoutEvidence(item)]))[0] as InvitationRow,
     );
     const strays: Addressed[] = [];
     for (const [index, row] of rows.entries()) {
@@ -197,13 +196,24 @@ export class Recorder implements Part {
         continue;
       }
       became.set(delivery, row.became as Became);
-      if (row.is_first && row.reason !== null) metrics.deadLetters.add(1, row.reason);
+      if (row.is_first === true && row.reason !== null) metrics.deadLetters.add(1, row.reason);
       if (row.became === 'invited') metrics.invitations.add(1, 'reconciler');
       if (row.became !== 'evidence')
         log.debug('dead invitation without a letter', { taskId: row.task_id, became: row.became });
     }
     for (const row of outboxRowsOf(rows, ({ task_id: taskId }) => taskId ?? '')) void invite(row); // never rejects
     return strays;
+  }
+
+  /** One row for each, in their order: what was done, else what was found. */
+  async #judgeInvitations(items: readonly DeadInvitation[]): Promise<readonly InvitationRow[]> {
+    const rows = await run(this.#deps.db, recordInvitations, ...invitationColumns(items));
+    const judged = new Map<number, InvitationRow>();
+    for (const row of rows) {
+      const isDone = row.became === 'evidence' || row.became === 'invited';
+      if (isDone || !judged.has(row.n ?? 0)) judged.set(row.n ?? 0, row);
+    }
+    return items.map((_item, index) => judged.get(index + 1) as InvitationRow);
   }
 
   async #insert(letters: readonly NewLetter[]): Promise<readonly Became[]> {
@@ -227,6 +237,16 @@ export class Recorder implements Part {
   async #insertAll(letters: readonly NewLetter[]): Promise<readonly Became[]> {
     const { db, log, metrics } = this.#deps;
     const rows = await run(db, recordLetters, ...letterColumns(letters));
+    if (rows.length < letters.length) {
+      const first = new Set(rows.map(({ id }) => id));
+      const known = letters.filter(({ id }) => !first.has(id));
+      const released = await run(
+        db,
+        releaseKeys,
+        known.map(({ key }) => key),
+      );
+      if (released.length > 0) rows.push(...(await run(db, recordLetters, ...letterColumns(known))));
+    }
     for (const { reason } of rows) metrics.deadLetters.add(1, reason);
     if (rows.length > 0) log.info('dead letters recorded', { count: rows.length, letters: rows.slice(0, 10) });
     const recorded = new Set(rows.map(({ id }) => id));
@@ -257,7 +277,7 @@ type DeadInvitation = { readonly delivery: Delivery } & Extract<Sorted, { kind: 
 type InvitationRow = RowOf<typeof recordInvitations.columns>;
 
 function withoutEvidence(item: DeadInvitation): DeadInvitation {
-  return { ...item, evidence: { properties: '{}', headers: '{}', key: item.evidence.key } };
+  return { ...item, evidence: { properties: '{}', headers: '{}' } };
 }
 
 interface Addressed {
@@ -289,7 +309,6 @@ function invitationColumns(items: readonly DeadInvitation[]): ParamsOf<typeof re
     items.map(({ evidence }) => evidence.properties),
     items.map(({ evidence }) => evidence.headers),
     items.map(({ evidence }) => evidence.xDeath ?? null),
-    items.map(({ evidence }) => evidence.key),
     YOUNG_MS,
     YOUNG_MS,
   ];

@@ -1,4 +1,5 @@
 /** Finds out why the front door refused a message, by asking it again what the producer asked. */
+import { SUBMISSION_HEADERS } from '../../shared/amqp/message.ts';
 import type { ErrorCode } from '../../shared/errors/catalogue.ts';
 import type { DeadMessage } from '../../shared/dead-letters/evidence.ts';
 import { REPLAY_OF_HEADER } from '../../shared/dead-letters/republish.ts';
@@ -7,6 +8,7 @@ import { run } from '../../shared/postgres/statement.ts';
 import { checkMessage, isMiss } from '../../shared/tasks/check-submission.ts';
 import type { CheckedSubmission, SubmissionLimits } from '../../shared/tasks/check-submission.ts';
 import type { Catalog } from '../../shared/tasks/type-catalog.ts';
+import { findHolders } from './refusals.sql.ts';
 import { findConflicts } from './recorder.sql.ts';
 
 /** What is wrong with a message, in one line. */
@@ -36,12 +38,17 @@ export async function judgeRefused(
     checked = asked.map((message) => checkMessage(message, deps.catalog, deps.limits));
   }
   const conflicts = await findIdConflicts(checked, deps.db);
-  return checked.map((each, index) => {
+  const holders = await findKeyConflicts(checked, deps.db);
+  return checked.map((each, index): Refusal | undefined => {
     if (each.kind === 'refused') return refusalOf(each);
     const taskId = conflicts.get(index);
-    return taskId === undefined
+    if (taskId !== undefined) {
+      return { code: 'id-conflict', message: `message_id: belongs to task ${taskId}, accepted with other content` };
+    }
+    const holder = holders.get(index);
+    return holder === undefined
       ? undefined
-      : { code: 'id-conflict', message: `message_id: belongs to task ${taskId}, accepted with other content` };
+      : { code: 'unique-conflict', message: `${SUBMISSION_HEADERS.uniqueKey}: is held by task ${holder}` };
   });
 }
 
@@ -70,6 +77,26 @@ async function findIdConflicts(
     named.map(({ digest }) => digest),
   );
   return new Map(rows.map(({ n, task_id: taskId }) => [(named[n - 1] as { readonly index: number }).index, taskId]));
+}
+
+/** By index of the message: the task that holds its unique key, where it asks to be refused then. */
+async function findKeyConflicts(
+  checked: readonly CheckedSubmission[],
+  db: Queryable,
+): Promise<ReadonlyMap<number, string>> {
+  const keyed = checked.flatMap((each, index) =>
+    each.kind === 'ok' && each.submission.unique?.onConflict === 'reject'
+      ? [{ index, type: each.submission.type, key: each.submission.unique.key }]
+      : [],
+  );
+  if (keyed.length === 0) return new Map();
+  const rows = await run(
+    db,
+    findHolders,
+    keyed.map(({ type }) => type),
+    keyed.map(({ key }) => key),
+  );
+  return new Map(rows.map(({ n, task_id: taskId }) => [(keyed[n - 1] as { readonly index: number }).index, taskId]));
 }
 
 /** A `Delivery` has its members on its prototype, where a spread does not find them. */

@@ -19,7 +19,9 @@ import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { newId } from '../../shared/tasks/ids.ts';
+import type { ReplayId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import { checkLetter } from './letter-etag.ts';
 import {
   beginReplay,
   discardLetter,
@@ -59,7 +61,12 @@ export interface ReplayRequest {
   readonly reason?: string | undefined;
   /** Where a foreign letter goes; absent: where it came from. */
   readonly destination?: Destination | undefined;
+  /** ETag of the letter that was looked at: nothing is done where it stands otherwise by now. */
+  readonly ifMatch?: string | undefined;
 }
+
+/** What an operator asked to be closed. */
+export type DiscardRequest = Pick<ReplayRequest, 'letterId' | 'actor' | 'ifMatch'> & { readonly reason: string };
 
 /** What became of a letter. */
 export interface Replayed {
@@ -68,6 +75,18 @@ export interface Replayed {
   /** `replaying`: RabbitMQ has not confirmed yet; the replay is finished without further ado. */
   readonly state: Extract<LetterState, 'replayed' | 'replaying'>;
   readonly taskId?: string;
+  /** The replay of one that it is. */
+  readonly replayId: string;
+}
+
+/** What decides where a letter's message goes. */
+export interface MessageHead {
+  readonly id: string;
+  readonly kind: string | null;
+  readonly state: string | null;
+  readonly reason: string | null;
+  readonly exchange: string | null;
+  readonly routing_key: string | null;
 }
 
 type Head = NonNullable<Awaited<ReturnType<typeof run<[string], typeof readLetterHead.columns>>>[number]>;
@@ -89,25 +108,28 @@ export class Replayer {
 
   /**
    * Replays one letter: exactly one new run, however often it is called. Throws `dead-letter-not-found`,
-   * `dead-letter-closed` (also to whoever came second), `task-not-found`, `field-invalid`, `destination-not-allowed`, `database-unavailable`,
+   * `dead-letter-erased`, `dead-letter-closed` (also to whoever came second), `precondition-failed`, `task-not-found`, `field-invalid`, `destination-not-allowed`, `database-unavailable`,
    * and, with the letter open again, what kept RabbitMQ from taking the message.
    */
   async replay(request: ReplayRequest): Promise<Replayed> {
     const head = await this.#head(request.letterId);
+    refuseErased(head);
+    checkLetter(head, request.ifMatch);
     if (head.kind === 'task') return await this.#replayTask(head, request);
-    const destination = this.#destinationOf(head, request);
+    const destination = this.destinationOf(head, request);
     return await this.#replayMessage(head, destination, request);
   }
 
-  /** Closes one letter unrun. Throws `dead-letter-not-found`, `dead-letter-closed`, `database-unavailable`. */
-  async discard(request: { readonly letterId: string; readonly actor: Actor; readonly reason: string }): Promise<void> {
-    const { actor, letterId, reason } = request;
+  /** Closes one letter unrun. Throws `dead-letter-not-found`, `dead-letter-closed`, `precondition-failed`, `database-unavailable`. */
+  async discard({ actor, letterId, reason, ifMatch }: DiscardRequest): Promise<void> {
     const { db, metrics } = this.#deps;
+    if (ifMatch !== undefined) checkLetter(await this.#head(letterId), ifMatch);
     const done = await retryConflicts(
       db,
-      async () => await run(db, discardLetter, letterId, actor.name, actor.role, reason, newId()),
+      async () =>
+        await run(db, discardLetter, letterId, actor.name, actor.role, reason, newId(), actor.address ?? null),
     );
-    if (done.length === 0) throw closed(await this.#head(letterId));
+    if (done.length === 0) throw closed(await this.#head(letterId), ifMatch);
     metrics.discarded.add(1);
   }
 
@@ -135,29 +157,47 @@ export class Replayer {
     return head;
   }
 
-  async #replayTask(head: Head, { letterId, actor, reason, destination }: ReplayRequest): Promise<Replayed> {
+  async #replayTask(head: Head, { letterId, actor, reason, destination, ifMatch }: ReplayRequest): Promise<Replayed> {
     if (destination !== undefined) throw notForTasks();
     const { db, metrics, invite } = this.#deps;
+    const replayId = newId<ReplayId>();
     const [row] = await retryConflicts(
       db,
-      async () => await run(db, replayTask, letterId, actor.name, actor.role, reason ?? null, newId()),
+      async () =>
+        await run(
+          db,
+          replayTask,
+          letterId,
+          actor.name,
+          actor.role,
+          reason ?? null,
+          newId(),
+          replayId,
+          actor.address ?? null,
+        ),
     );
     if (row === undefined) {
       // Read anew: it was open a moment ago, and somebody may have been faster.
       const now = await this.#head(letterId);
       if (now.state === 'open' && now.task_state === null)
         throw new WarrenError('task-not-found', { id: head.task_id });
-      throw closed(now);
+      throw closed(now, ifMatch);
     }
     metrics.invitations.add(1, 'replay');
     metrics.replayed.add(1, 'task');
     const { task_id: taskId, type, queue, priority, generation, outbox_id: id } = row;
     void invite({ id, invitations: [{ taskId, type, queue, priority, generation }] }); // never rejects
-    return { id: letterId, kind: 'task', state: 'replayed', taskId };
+    return { id: letterId, kind: 'task', state: 'replayed', taskId, replayId };
   }
 
-  /** What the front door refused goes through it again; anything else only where the configuration lets it. */
-  #destinationOf(head: Head, { destination }: ReplayRequest): Destination {
+  /**
+   * Where a message goes: what the front door refused through it again; anything else only where the configuration lets it.
+   * Throws `field-invalid`, `destination-not-allowed`.
+   */
+  destinationOf(head: MessageHead, { destination }: Pick<ReplayRequest, 'destination'> = {}): Destination {
+    if (head.state === 'open' && head.reason === 'unstorable') {
+      throw new WarrenError('field-invalid', { field: 'id', reason: 'only a part of this message was kept' });
+    }
     if (head.kind === 'refused') {
       if (destination !== undefined) throw notForTasks();
       return { exchange: this.#deps.names.tasks, routingKey: head.routing_key ?? '' };
@@ -171,19 +211,38 @@ export class Replayer {
 
   async #replayMessage(head: Head, destination: Destination, request: ReplayRequest): Promise<Replayed> {
     const { letterId, actor, reason } = request;
-    if (head.state === 'open' && head.reason === 'unstorable') {
-      throw new WarrenError('field-invalid', { field: 'id', reason: 'only a part of this message was kept' });
-    }
     const { db } = this.#deps;
     const { exchange, routingKey } = destination;
+    const { name, role, address } = actor;
+    const replayId = newId<ReplayId>();
     const [row] = await retryConflicts(
       db,
       async () =>
-        await run(db, beginReplay, letterId, actor.name, actor.role, reason ?? null, newId(), exchange, routingKey),
+        await run(
+          db,
+          beginReplay,
+          letterId,
+          name,
+          role,
+          reason ?? null,
+          newId(),
+          replayId,
+          exchange,
+          routingKey,
+          address ?? null,
+        ),
     );
-    if (row === undefined) throw closed(await this.#head(letterId));
+    if (row === undefined) throw closed(await this.#head(head.id), request.ifMatch);
     const state = await this.#publish({ ...row, kind: row.kind as LetterKind }, destination, { actor, isAgain: false });
-    return { id: letterId, kind: row.kind as LetterKind, state };
+    return { id: letterId, kind: row.kind as LetterKind, state, replayId };
+  }
+
+  /**
+   * Publishes and closes a letter that a replay has taken. Throws what kept RabbitMQ from taking it, with the letter open again;
+   * where a later try may not meet that any more, its item waits again.
+   */
+  async send(row: Stored, destination: Destination): Promise<void> {
+    await this.#publish(row, destination, { actor: SYSTEM, isAgain: false, isPatient: true });
   }
 
   /**
@@ -193,7 +252,7 @@ export class Replayer {
   async #publish(
     row: Stored,
     destination: Destination,
-    { actor, isAgain }: { readonly actor: Actor; readonly isAgain: boolean },
+    { actor, isAgain, isPatient = false }: PublishOptions,
   ): Promise<'replayed' | 'replaying'> {
     const { db, log, metrics, publish, hasExchange } = this.#deps;
     const { exchange } = destination;
@@ -217,7 +276,18 @@ export class Replayer {
         log.warn('replay not confirmed', { letterId: row.id, err });
         return 'replaying';
       }
-      await run(db, reopenLetter, row.id, actor.name, actor.role, newId(), err.message);
+      const isToWait = isPatient && isPassing(thrown);
+      await run(
+        db,
+        reopenLetter,
+        row.id,
+        actor.name,
+        actor.role,
+        newId(),
+        err.message,
+        isToWait,
+        actor.address ?? null,
+      );
       throw thrown;
     }
     try {
@@ -231,7 +301,16 @@ export class Replayer {
   }
 }
 
-interface Stored {
+interface PublishOptions {
+  readonly actor: Actor;
+  /** True where it may have gone before. */
+  readonly isAgain: boolean;
+  /** True where somebody will try again. */
+  readonly isPatient?: boolean;
+}
+
+/** A letter with its message. */
+export interface Stored {
   readonly id: string;
   readonly kind: LetterKind;
   readonly body: Buffer | null;
@@ -243,13 +322,22 @@ function tableOf(stored: unknown): Readonly<Record<string, unknown>> {
   return typeof stored === 'object' && stored !== null ? (stored as Record<string, unknown>) : {};
 }
 
-function closed({ id, state, closed_at: closedAt, closed_by: closedBy }: Head): WarrenError {
+/** Throws `precondition-failed` instead where that was asked for. */
+function closed(head: Head, ifMatch: string | undefined): WarrenError {
+  refuseErased(head);
+  checkLetter(head, ifMatch);
+  const { id, state, closed_at: closedAt, closed_by: closedBy } = head;
   return new WarrenError('dead-letter-closed', {
     id,
     state,
     ...(closedBy === null ? {} : { closedBy }),
     ...(closedAt === null ? {} : { closedAt: closedAt.toISOString() }),
   });
+}
+
+/** Throws `dead-letter-erased`. */
+function refuseErased({ id, erased_at: erasedAt }: Head): void {
+  if (erasedAt !== null) throw new WarrenError('dead-letter-erased', { id, erasedAt: erasedAt.toISOString() });
 }
 
 function notForTasks(): WarrenError {
@@ -266,7 +354,7 @@ function mayHaveGone(thrown: unknown): boolean {
 }
 
 /** What the next try may not meet any more. */
-function isPassing(thrown: unknown): boolean {
+export function isPassing(thrown: unknown): boolean {
   return !isWarrenError(thrown) || CATALOGUE[thrown.code].retryable;
 }
 

@@ -2,6 +2,8 @@
 import { Consumer } from '../../shared/amqp/consumer.ts';
 import { DEFAULT_PUBLISHER, Publisher } from '../../shared/amqp/publisher.ts';
 import { exists } from '../../shared/amqp/topology-drift.ts';
+import { fingerprintOf } from '../../shared/dead-letters/fingerprint.ts';
+import { compileGroupRules } from '../../shared/dead-letters/group-rules.ts';
 import { HttpServer } from '../../shared/http/server.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
@@ -11,10 +13,18 @@ import { createBackbone } from '../../shared/tasks/backbone.ts';
 import type { Backbone } from '../../shared/tasks/backbone.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
+import { addAuditRoutes } from './http/audit.routes.ts';
 import { addDeadLetterRoutes } from './http/dead-letters.routes.ts';
+import { addFailureGroupRoutes } from './http/failure-groups.routes.ts';
+import { Alerts } from './alerts.ts';
+import { addDiscardRoutes } from './http/discards.routes.ts';
+import { addReplayRoutes } from './http/replays.routes.ts';
 import { createBookkeeping } from './bookkeeping.ts';
+import { createGrouper } from './grouper.ts';
 import { Recorder } from './recorder.ts';
 import { judgeRefused } from './refusals.ts';
+import type { DryRunDeps } from './dry-run.ts';
+import { DEFAULT_RUNNER, ReplayRunner } from './replay-runner.ts';
 import { Replayer } from './replayer.ts';
 
 const NAME = 'dead-letter-handler';
@@ -54,6 +64,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
     invite,
     judge: async (messages) => await judgeRefused(messages, { db, catalog, limits }),
   });
+  const ruleOf = compileGroupRules(config.deadLetters.groupRules);
   // Its own channel: a destination that is gone closes it, and no invitation may suffer from that.
   const publisher = new Publisher(
     { connection: publishing, clock, log },
@@ -77,15 +88,44 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       unfinishedAfterMs: config.amqp.confirmWithinMs + UNFINISHED_MARGIN_MS,
     },
   );
+  const alerts = createAlerts(context, { backbone, metrics, publisher });
+  const refreshTypes = async (): Promise<void> => await catalog.refreshAfterMiss();
+  const runner = new ReplayRunner(
+    {
+      db,
+      clock,
+      log,
+      random,
+      onFailure,
+      metrics,
+      invite,
+      catalog,
+      limits,
+      replayer,
+      refreshTypes,
+      fingerprint: (failure) => fingerprintOf(failure, ruleOf(failure)).id,
+    },
+    { ...DEFAULT_RUNNER, leaseMs: config.lease.lapseMs },
+  );
+  const replays = runner.loop();
   metrics.consumerRegistered.readFrom(() => Number(consumer.isConsuming), names.dead);
-  const http = createHttp(context, { backbone, metrics, consumer, replayer });
+  const http = createHttp(context, {
+    backbone,
+    metrics,
+    consumer,
+    replays: { db, clock, catalog, limits, replayer, refreshTypes, wake: () => replays.wake() },
+    replayer,
+  });
 
   const part = inOrder(
     [
       { name: 'http', part: http },
       { name: 'recorder', part: recorder },
+      { name: 'replays', part: replays },
       { name: 'unfinished replays', part: replayer.loop() },
+      { name: 'alerts', part: alerts.loop() },
       { name: 'bookkeeping', part: createBookkeeping({ db, clock, log, random, onFailure, metrics }) },
+      { name: 'grouper', part: createGrouper({ db, clock, log, random, onFailure, ruleOf }) },
       { name: 'replay publisher', part: publisher },
       { name: 'type catalog', part: catalog },
       ...backbone.parts,
@@ -95,16 +135,50 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
   return await Promise.resolve({ part, describe: () => ({ address: http.url }) });
 }
 
+interface AlertParts {
+  readonly backbone: Backbone;
+  readonly metrics: Metrics;
+  readonly publisher: Publisher;
+}
+
+function createAlerts(
+  { config, clock, log, random }: ServiceContext,
+  { backbone: { db, names, publishing, onFailure }, metrics, publisher }: AlertParts,
+): Alerts {
+  const { alerts, amqp, prefix } = config;
+  return new Alerts(
+    {
+      db,
+      clock,
+      log,
+      random,
+      onFailure,
+      metrics,
+      names,
+      publish: async (message) => await publisher.publish(message),
+      canPublish: () => publisher.isReady,
+      hasExchange: async (name) => await exists({ connection: publishing, clock }, 'exchange', name),
+    },
+    {
+      ...alerts,
+      installation: prefix,
+      // Channels are served one after the other.
+      againAfterMs: amqp.confirmWithinMs * (alerts.sendTo.length + 1) + UNFINISHED_MARGIN_MS,
+    },
+  );
+}
+
 interface HttpParts {
   readonly backbone: Backbone;
   readonly metrics: Metrics;
   readonly consumer: Consumer;
   readonly replayer: Replayer;
+  readonly replays: DryRunDeps;
 }
 
 function createHttp(
   { config, clock, log }: ServiceContext,
-  { backbone: { db, publishing, consuming }, metrics, consumer, replayer }: HttpParts,
+  { backbone: { db, publishing, consuming }, metrics, consumer, replayer, replays }: HttpParts,
 ): HttpServer {
   return new HttpServer(
     {
@@ -119,7 +193,13 @@ function createHttp(
         },
         { name: 'consumer', check: () => (consumer.isConsuming ? undefined : 'not registered') },
       ],
-      addRoutes: (app) => addDeadLetterRoutes(app, { db, replayer }),
+      addRoutes: (app) => {
+        addDeadLetterRoutes(app, { db, replayer });
+        addFailureGroupRoutes(app, { db });
+        addAuditRoutes(app, { db });
+        addDiscardRoutes(app, { db, metrics });
+        addReplayRoutes(app, replays);
+      },
     },
     {
       host: config.http.host,

@@ -2,38 +2,66 @@
 import { Bug, WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Actor } from '../../shared/http/auth.ts';
 import { run } from '../../shared/postgres/statement.ts';
-import type { Queryable } from '../../shared/postgres/statement.ts';
-import { newId } from '../../shared/tasks/ids.ts';
+import { retryConflicts } from '../../shared/postgres/transaction.ts';
+import type { Transactional } from '../../shared/postgres/transaction.ts';
 import { isTerminal, TASK_STATES } from '../../shared/tasks/state-machine.ts';
-import { cancelOne } from './cancel.sql.ts';
+import type { TaskState } from '../../shared/tasks/state-machine.ts';
+import { cancelTasks } from './cancel.sql.ts';
 
-/** Who cancels what, and why. */
-export interface Cancellation {
-  readonly taskId: string;
+/** Who cancels, and why. */
+export interface CancelOrder {
   readonly actor: Actor;
   /** Kept in the audit. */
   readonly reason: string | undefined;
+  /** Of a cancel of many: the line in the audit that each task's own line names. */
+  readonly operation?: string;
 }
 
 /** `cancelled` now, or asked for: the worker aborts the attempt, and the task ends as the attempt does. */
 export type Cancelled = { readonly kind: 'cancelled' } | { readonly kind: 'requested'; readonly requestedAt: Date };
 
-/** Times that the row may change under the statement before that is a bug. */
+/** What became of one task of a list: as above, or it had ended before. */
+export type CancelResult = Cancelled | { readonly kind: 'ended'; readonly state: TaskState };
+
+/** Times that a row may change under the statement before that is a bug. */
 const MOST_TRIES = 20;
 
 /**
  * Cancels one task and records who did. Throws `task-not-found`, `task-finished` with `state`, and as `Queryable.query`.
  * Asking again while it runs changes nothing and is answered alike.
  */
-export async function cancelTask(db: Queryable, { taskId, actor, reason }: Cancellation): Promise<Cancelled> {
-  const detail = JSON.stringify(reason === undefined ? {} : { reason });
-  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const [row] = await run(db, cancelOne, taskId, newId(), actor.name, actor.role, detail);
-    if (row === undefined) throw new WarrenError('task-not-found', { taskId });
-    if (row.is_cancelled) return { kind: 'cancelled' };
-    if (row.requested_at !== null) return { kind: 'requested', requestedAt: row.requested_at };
-    const state = TASK_STATES.find((each) => each === row.was);
-    if (state !== undefined && isTerminal(state)) throw new WarrenError('task-finished', { taskId, state });
+export async function cancelTask(db: Transactional, taskId: string, order: CancelOrder): Promise<Cancelled> {
+  const result = (await cancelEach(db, [taskId], order)).get(taskId);
+  if (result === undefined) throw new WarrenError('task-not-found', { taskId });
+  if (result.kind === 'ended') throw new WarrenError('task-finished', { taskId, state: result.state });
+  return result;
+}
+
+/** Cancels some tasks, in one commit but for those whose row changed meanwhile; of ids that there are none of, nothing is said. */
+export async function cancelEach(
+  db: Transactional,
+  ids: readonly string[],
+  { actor, reason, operation }: CancelOrder,
+): Promise<ReadonlyMap<string, CancelResult>> {
+  const detail = JSON.stringify({ reason, operation }); // without what is undefined
+  const results = new Map<string, CancelResult>();
+  let left = ids;
+  for (let tries = 0; left.length > 0; tries += 1) {
+    if (tries === MOST_TRIES) throw new Bug('a task changed its state at every try to cancel it');
+    const asked = left;
+    const rows = await retryConflicts(
+      db,
+      async () => await run(db, cancelTasks, asked, actor.name, actor.role, detail, actor.address ?? null),
+    );
+    const changed: string[] = [];
+    for (const row of rows) {
+      const state = TASK_STATES.find((each) => each === row.was);
+      if (row.is_cancelled === true) results.set(row.id, { kind: 'cancelled' });
+      else if (row.requested_at !== null) results.set(row.id, { kind: 'requested', requestedAt: row.requested_at });
+      else if (state !== undefined && isTerminal(state)) results.set(row.id, { kind: 'ended', state });
+      else changed.push(row.id);
+    }
+    left = changed;
   }
-  throw new Bug('a task changed its state at every try to cancel it');
+  return results;
 }

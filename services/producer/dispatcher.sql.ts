@@ -1,9 +1,10 @@
 /** The statement that moves what is due. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { countInLedger, holdForQueue, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /**
- * Takes up to `limit` tasks whose instant has come: those whose run_at passed become pending, with an outbox row; those
- * that wait past their deadline expire; a row whose task no longer waits goes. Locks `due` in order of time, then tasks in id
+ * Takes up to `limit` tasks whose instant has come: those whose run_at passed become pending, with an outbox row, or held back
+ * where they were scheduled and their queue is drained, or their queue is fair; those that wait past their deadline expire; a row whose task no longer waits goes. Locks `due` in order of time, then tasks in id
  * order, both skipping what another holds: a settle locks them the other way round. Indexes: due_at, tasks primary key.
  */
 export const dispatchDue = statement<[limit: number]>()({
@@ -11,6 +12,11 @@ export const dispatchDue = statement<[limit: number]>()({
   text: sql`
     with picked as (
       select task_id from due where at <= clock_timestamp() order by at limit $1::int4 for update skip locked
+    ), special as (
+      select coalesce(array_agg(name) filter (where mode = 'draining'), '{}') as draining,
+             coalesce(array_agg(name) filter (where fair_by is not null), '{}') as fair
+        from queues
+       where mode <> 'open' or fair_by is not null
     ), locked as (
       select t.id,
              case
@@ -19,7 +25,9 @@ export const dispatchDue = statement<[limit: number]>()({
                when t.state in ('scheduled', 'retrying') and t.run_at <= clock_timestamp() then 'pending'
                else t.state::text
              end::task_state as next_state,
-             t.state
+             t.state, t.run_at, t.deadline,
+             t.state = 'scheduled' and t.queue = any((select draining from special)::text[]) as is_drained,
+             case when t.queue = any((select fair from special)::text[]) then turn_key(t.queue, t.input) end as turn
         from picked p
         join tasks t on t.id = p.task_id
        order by t.id
@@ -28,29 +36,23 @@ export const dispatchDue = statement<[limit: number]>()({
       update tasks t
          set state = l.next_state,
              run_at = case when l.next_state = 'pending' then null else t.run_at end,
-             invited_at = case when l.next_state = 'pending' then clock_timestamp() else t.invited_at end,
+             invited_at = case when l.next_state <> 'pending' then t.invited_at when l.turn is null and not l.is_drained then clock_timestamp() end,
              finished_at = case when l.next_state = 'expired' then clock_timestamp() end
         from locked l
        where t.id = l.id and t.state = l.state and l.next_state <> l.state
-      returning t.id, t.state, t.type, t.queue, t.priority, t.generation
-    ), counted as (
-      insert into ledger_entries as l (hour, type, entry, backend, tasks)
-      select task_hour(id), type, 'expired', pg_backend_pid(), count(*)
-        from moved where state = 'expired'
-       group by 1, 2, 3
-       order by 1, 2, 3
-      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
+      returning t.id, t.state, t.invited_at, t.type, t.queue, t.priority, t.generation, l.turn
+    ), counted as (${countInLedger(sql`'expired'`, sql`moved where state = 'expired'`)}
     ), later as (
-      -- Pending with a deadline, or picked for a deadline that an edit moved: look again then.
+      -- Pending with a deadline, or picked for a deadline that an edit moved: look again then. What the locked row says counts; the
+      -- snapshot may be older than the edit.
       update due d
-         set at = least(case when t.state in ('scheduled', 'retrying') and l.next_state <> 'pending' then t.run_at end,
-                        t.deadline)
-        from locked l
-        join tasks t on t.id = l.id
-       where d.task_id = l.id
-         and l.next_state in ('pending', 'scheduled', 'retrying', 'blocked')
-         and least(case when t.state in ('scheduled', 'retrying') and l.next_state <> 'pending' then t.run_at end,
-                   t.deadline) is not null
+         set at = l.next_at
+        from (
+          select id, least(case when next_state in ('scheduled', 'retrying') then run_at end, deadline) as next_at
+            from locked
+           where next_state in ('pending', 'scheduled', 'retrying', 'blocked')
+        ) l
+       where d.task_id = l.id and l.next_at is not null
       returning d.task_id
     ), gone as (
       delete from due d
@@ -59,15 +61,11 @@ export const dispatchDue = statement<[limit: number]>()({
        where d.task_id = p.task_id
          and p.task_id not in (select task_id from later)
          and (l.id is not null or not exists (select from tasks t where t.id = p.task_id))
-    ), invited as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from moved where state = 'pending' having count(*) > 0
-      returning id
+    ), held as (${holdForQueue(sql`moved where state = 'pending' and invited_at is null`)}
+    ), invited as (${writeOutbox(sql`moved where state = 'pending' and invited_at is not null`)}
     )
     select p.task_id, m.state::text as state, m.type, m.queue, m.priority, m.generation,
-           case when m.state = 'pending' then (select id from invited) end as outbox_id
+           case when m.state = 'pending' and m.invited_at is not null then (select id from invited) end as outbox_id
       from picked p
       left join moved m on m.id = p.task_id`,
   columns: {

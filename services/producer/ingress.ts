@@ -6,6 +6,7 @@
 import type { Delivery } from '../../shared/amqp/delivery.ts';
 import { JSON_CONTENT_TYPE } from '../../shared/amqp/message.ts';
 import type { Outgoing } from '../../shared/amqp/outgoing.ts';
+import { isOwnQueue } from '../../shared/amqp/topology.ts';
 import type { Names } from '../../shared/amqp/topology.ts';
 import { toError } from '../../shared/errors/to-error.ts';
 import { isWarrenError } from '../../shared/errors/warren-error.ts';
@@ -40,7 +41,7 @@ export interface IngressDeps {
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
-  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'published'>;
+  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated' | 'published'>;
 }
 
 /** How the ingress works. */
@@ -118,6 +119,13 @@ export class Ingress implements Part {
           delivery.ack(); // committed, so the message has done its duty
           return this.#reply(delivery, { accepted: { id: acceptance.id } });
         case 'duplicate':
+        case 'existing':
+        case 'replaced':
+          this.#deps.metrics.submissionsRepeated.add(
+            1,
+            'amqp',
+            acceptance.kind === 'duplicate' ? 'message id' : 'unique key',
+          );
           delivery.ack();
           return this.#reply(delivery, { accepted: { id: acceptance.id, duplicate: true } });
         case 'refused':
@@ -204,8 +212,7 @@ export class Ingress implements Part {
     const { replyTo, correlationId, messageId } = delivery.properties;
     if (typeof replyTo !== 'string' || replyTo === '' || Buffer.byteLength(replyTo) > LONGEST_REPLY_TO) return;
     // A publisher must not write into Warren's own queues by our hand.
-    const { ingress, dead, queue } = this.#options.names;
-    if (replyTo === ingress || replyTo === dead || replyTo.startsWith(queue(''))) return;
+    if (isOwnQueue(replyTo, this.#options.names)) return;
     const about = textOf(correlationId) ?? textOf(messageId);
     const sending = this.#send({
       exchange: '',

@@ -18,14 +18,15 @@ export const nextHour = statement<[after: number, idsAfter: string]>()({
 /**
  * Counts the next `$5` tasks of hour `$1`, with ids after `$2` and before `$3`, and reads the hour's entries in the same
  * snapshot. Names those of the tasks that nothing stands for, provided that nothing happened to them for `$4` milliseconds:
- * they wait for an instant without a row of `due` in time, run without a row of `claims` that names them, or are dead without a
- * dead letter of that death. Always one row. Indexes: primary keys of tasks, due, claims, ledger_entries; dead_letters_task.
+ * they wait for an instant without a row of `due` in time, are pending, invited by nobody and without a row of `held_back`, run without
+ * a row of `claims` that names them, or are dead without a dead letter of that death. Always one row. Indexes: primary keys of
+ * tasks, due, held_back, claims, ledger_entries; dead_letters_task.
  */
 export const walkHour = statement<[hour: number, after: string, before: string, quietMs: number, limit: number]>()({
   name: 'ledger_walk_hour',
   text: sql`
     with seen as materialized (
-      select id, type, state, attempt, claim_id,
+      select id, type, state, attempt, claim_id, invited_at,
              least(deadline, case when state in ('scheduled', 'retrying') then run_at end) as due_at,
              greatest(accepted_at, invited_at, started_at, finished_at)
                < clock_timestamp() - $4::float8 * interval '1 ms' as is_quiet
@@ -49,6 +50,11 @@ export const walkHour = statement<[hour: number, after: string, before: string, 
            ) as not_due,
            array(
              select id from seen s
+              where is_quiet and state = 'pending' and invited_at is null
+                and not exists (select from held_back h where h.task_id = s.id)
+           ) as not_invited,
+           array(
+             select id from seen s
               where is_quiet and state = 'running'
                 and not exists (select from claims c where c.id = s.claim_id and s.id = any(c.task_ids))
            ) as not_claimed,
@@ -66,6 +72,7 @@ export const walkHour = statement<[hour: number, after: string, before: string, 
     found: 'jsonb',
     entries: 'jsonb',
     not_due: 'uuid[]',
+    not_invited: 'uuid[]',
     not_claimed: 'uuid[]',
     without_letter: 'uuid[]',
   },

@@ -12,7 +12,7 @@ import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { foldEntries, nextHour, recordAudit, sumDifferences, walkHour } from './ledger-audit.sql.ts';
 import { differenceOf, hourOf, idBefore, instantOf, NO_COUNTS, NO_TASKS, standingOf } from './ledger-books.ts';
 import type { Counts, LedgerEntry, Standing } from './ledger-books.ts';
-import { giveClaim, giveDeadLetter, giveDue } from './ledger-repair.sql.ts';
+import { giveClaim, giveDeadLetter, giveDue, giveInvitation } from './ledger-repair.sql.ts';
 
 /** What the audit needs. */
 export interface LedgerAuditDeps extends Omit<LoopDeps, 'round'> {
@@ -139,7 +139,7 @@ export function createLedgerAudit(deps: LedgerAuditDeps, options: LedgerAuditOpt
     return !isThrough;
   };
   // Shown as 0 from the start: an increase from nothing is none to Prometheus.
-  for (const kind of ['due', 'claim', 'dead_letter'] as const) metrics.strandedRows.add(0, kind);
+  for (const kind of ['due', 'invitation', 'claim', 'dead_letter'] as const) metrics.strandedRows.add(0, kind);
   return new Loop({ ...deps, round }, { name: 'ledger audit', intervalMs: options.intervalMs });
 }
 
@@ -171,6 +171,7 @@ function createWalker(
 async function repair({ db, log, metrics }: LedgerAuditDeps, row: WalkRow): Promise<void> {
   const kinds = [
     ['due', giveDue, row.not_due],
+    ['invitation', giveInvitation, row.not_invited],
     ['claim', giveClaim, row.not_claimed],
     ['dead_letter', giveDeadLetter, row.without_letter],
   ] as const;

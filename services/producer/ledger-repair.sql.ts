@@ -3,6 +3,7 @@
  * that somebody else holds, since they are not stranded, and may be sent any number of times.
  */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Gives waiting tasks their row of `due`, or moves one that comes too late. Locks tasks in id order, then `due`. */
 export const giveDue = statement<[ids: readonly string[]]>()({
@@ -19,6 +20,32 @@ export const giveDue = statement<[ids: readonly string[]]>()({
     select id, at from waiting where at is not null order by id
     on conflict (task_id) do update set at = excluded.at where d.at > excluded.at
     returning task_id`,
+  columns: { task_id: 'uuid' },
+});
+
+/**
+ * Invites tasks that are pending, invited by nobody and held back for nothing, by a row of the outbox that is due now. One that a claim
+ * holds back in this very moment is refused again. Locks tasks in id order. Index: held_back primary key.
+ */
+export const giveInvitation = statement<[ids: readonly string[]]>()({
+  name: 'give_invitation',
+  text: sql`
+    with waiting as (
+      select t.id
+        from tasks t
+       where t.id = any($1::uuid[]) and t.state = 'pending' and t.invited_at is null
+         and not exists (select from held_back h where h.task_id = t.id)
+       order by t.id
+         for no key update of t skip locked
+    ), given as (
+      update tasks t
+         set invited_at = clock_timestamp()
+        from waiting w
+       where t.id = w.id and t.state = 'pending'
+      returning t.id, t.type, t.queue, t.priority, t.generation
+    ), invited as (${writeOutbox(sql`given`, sql`interval '0'`)}
+    )
+    select id as task_id from given order by id`,
   columns: { task_id: 'uuid' },
 });
 

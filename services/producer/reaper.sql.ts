@@ -1,5 +1,6 @@
 /** The statements that find dead workers and free what they held. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { cancelWaiting, countInLedger, ofThisDeath, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** How long ago Postgres started, in milliseconds: a lease lapses only over time in which Postgres could be reached. */
 export const readUptime = statement<[]>()({
@@ -59,13 +60,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.state = 'running'
       returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
-    ), counted as (
-      insert into ledger_entries as l (hour, type, entry, backend, tasks)
-      select task_hour(id), type, state::text, pg_backend_pid(), count(*)
-        from freed where state in ('dead', 'cancelled')
-       group by 1, 2, 3
-       order by 1, 2, 3
-      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
+    ), counted as (${countInLedger(sql`state::text`, sql`freed where state in ('dead', 'cancelled')`)}
     ), history as (
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code, error_message)
       select id, attempt, worker, started_at, at, 'lost', 'WorkerLost', 'worker-lost',
@@ -81,21 +76,10 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
       insert into dead_letters (id, kind, task_id, reason, type, queue, attempt, error_type, error_code, error_message)
       select uuid_v7(), 'task', id, 'worker_lost', type, queue, attempt, 'WorkerLost', 'worker-lost',
              'The worker died or was cut off each time that the task ran alone in it.'
-        from freed where state = 'dead'
-      -- Open still: somebody made the task live again by hand. It holds up nobody else, and its letter is of this death now.
-      on conflict (task_id) where state in ('open', 'replaying') do update
-         set reason = excluded.reason, queue = excluded.queue, attempt = excluded.attempt, died_at = excluded.died_at,
-             error_type = excluded.error_type, error_code = excluded.error_code, error_message = excluded.error_message,
-             error_stack = excluded.error_stack, recorded_at = null, exchange = null, routing_key = null,
-             properties = null, headers = null, x_death = null, evidence_key = null
+        from freed where state = 'dead'${ofThisDeath}
     ), forgotten as (
       delete from cancel_requests c using freed f where c.task_id = f.id and f.state <> 'pending'
-    ), invited as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from freed where state = 'pending' having count(*) > 0
-      returning id
+    ), invited as (${writeOutbox(sql`freed where state = 'pending'`)}
     ), gone as (
       delete from claims c using orphaned o where c.id = o.id returning c.id
     )
@@ -122,25 +106,14 @@ export const followCancelRequests = statement<[]>()({
   name: 'follow_cancel_requests',
   text: sql`
     with left_over as (
-      select t.id, t.state
+      select t.id, t.state, t.generation
         from cancel_requests c
         join tasks t on t.id = c.task_id
        where t.state <> 'running'
        order by t.id
          for no key update of t skip locked
-    ), cancelled as (
-      update tasks t
-         set state = 'cancelled', generation = t.generation + 1, run_at = null, finished_at = clock_timestamp()
-        from left_over l
-       where t.id = l.id and t.state = l.state and l.state in ('pending', 'scheduled', 'retrying', 'blocked')
-      returning t.id, t.type
-    ), counted as (
-      insert into ledger_entries as l (hour, type, entry, backend, tasks)
-      select task_hour(id), type, 'cancelled', pg_backend_pid(), count(*)
-        from cancelled
-       group by 1, 2, 3
-       order by 1, 2, 3
-      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
+    ), cancelled as (${cancelWaiting(sql`left_over`)}
+    ), counted as (${countInLedger(sql`'cancelled'`, sql`cancelled`)}
     ), no_longer_due as (
       delete from due d using cancelled c where d.task_id = c.id
     )

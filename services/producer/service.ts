@@ -1,57 +1,86 @@
 /** The producer: wires its parts, starts and stops them in order. */
+import { randomBytes } from 'node:crypto';
 import { Consumer } from '../../shared/amqp/consumer.ts';
+import { allowHosts } from '../../shared/http/allowed-hosts.ts';
+import { openFileStore } from '../../shared/files/open-store.ts';
 import { HttpServer } from '../../shared/http/server.ts';
+import { webhookUrlFault } from '../../shared/http/webhook-url.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
-import { Loop } from '../../shared/lifecycle/loop.ts';
-import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
-import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
-import type { Database } from '../../shared/postgres/pool.ts';
-import { run } from '../../shared/postgres/statement.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { createAging } from './aging.ts';
+import { Callbacks } from './callbacks.ts';
 import { createDispatcher } from './dispatcher.ts';
+import { Estimates } from './estimates.ts';
+import { createFairDispatcher } from './fair-dispatcher.ts';
+import { createForgetting } from './forgetting.ts';
+import { registerHistoryRoutes } from './http/history.routes.ts';
+import { Follower } from './follower.ts';
+import { registerFollowRoutes } from './http/follow.routes.ts';
+import { createFileSweeper } from './file-sweeper.ts';
+import { registerFileRoutes } from './http/files.routes.ts';
 import { registerLedgerRoutes } from './http/ledger.routes.ts';
+import { registerQueueRoutes } from './http/queues.routes.ts';
+import { registerRetentionRoutes } from './http/retention.routes.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
 import { Ingress } from './ingress.ts';
 import { createLedgerAudit } from './ledger-audit.ts';
+import { createLifecycleEvents } from './lifecycle-events.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
 import { createQueueDepths } from './queue-depths.ts';
 import { createReaper } from './reaper.ts';
 import { createReconciler } from './reconciler.ts';
+import { createReleaser } from './releaser.ts';
+import { readRules } from './retention-rules.ts';
+import { createRetention } from './retention.ts';
 import { Submitter } from './submit.ts';
-import { forgetMessageIds } from './submit.sql.ts';
 
 const ROWS_PER_SWEEP = 100;
 const MAX_LOST_ALONE = 3;
-const FORGET_EVERY_MS = 60_000;
-const MOST_FORGOTTEN = 5_000;
 
 /** Makes a producer. */
 export async function createProducer(context: ServiceContext): Promise<Service> {
   const { config, clock, log, random } = context;
-  const { producer, dispatcher, sweeper, reaper, reconciler, ledger, aging, lease } = config;
+  const { producer, following, dispatcher, sweeper, reaper, reconciler, ledger, aging, lease, files } = config;
+  const rules = readRules(config.retention);
   const metrics = createMetrics({ service: 'producer', version: config.worker.codeVersion, withProcess: true });
   let waitingInOutbox = 0;
+  const depths = new Map<string, number>();
 
   const backbone = createBackbone({ ...context, metrics }, { service: 'producer', queues: () => queues() });
   const { db, inviter, publishing, consuming, publisher, topology, names, onFailure } = backbone;
   const catalog = new TypeCatalog({ db, clock, log, random, onFailure });
   const queues = (): readonly string[] => [...new Set([...producer.declaredQueues, ...catalog.queues()])];
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
+  const isOutboxFull = (): boolean => waitingInOutbox >= producer.outboxMaxRows;
   const submitter = new Submitter(
-    { db, log, invite, isOutboxFull: () => waitingInOutbox >= producer.outboxMaxRows },
+    { db, log, invite, isOutboxFull, holdReasonOf: (queue) => catalog.holdReasonOf(queue), metrics },
     { maxBatch: producer.maxBatch },
   );
+  const store = await openFileStore(files);
+  // On loopback alone: beyond it the configuration must give one.
+  const linkSecret = files.linkSecret === '' ? randomBytes(32).toString('hex') : files.linkSecret;
   const canPublish = (): boolean => publishing.isConnected && !publishing.isBlocked;
   const loops = { db, clock, log, random, onFailure, invite, metrics };
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
 
+  const estimates = new Estimates({
+    db,
+    clock,
+    log,
+    random,
+    onFailure,
+    startsInOrder: (queue) => catalog.startsInOrder(queue),
+  });
+  const follower = new Follower({ db, clock, log, random, onFailure }, { maxWatchers: following.maxFollowers });
+  metrics.followers.readFrom(() => follower.watchers);
+  const mayBePrivate = allowHosts(config.webhooks.allowHosts, 'webhooks.allowHosts');
+  const webhookFault = (url: string): string | undefined => webhookUrlFault(url, mayBePrivate);
   const limits = { ...config.limits, requireMessageId: producer.requireMessageId };
   const submit = (submission: Submission): Promise<Acceptance> => submitter.submit(submission);
   const ingress = new Ingress(
@@ -91,8 +120,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         {
           name: 'outbox',
           // RabbitMQ away is not a reason to refuse: what is accepted waits in the outbox until that is full.
-          check: () =>
-            waitingInOutbox < producer.outboxMaxRows ? undefined : 'is full: RabbitMQ has been away for long',
+          check: () => (isOutboxFull() ? 'is full: RabbitMQ has been away for long' : undefined),
         },
         {
           name: 'rabbitmq',
@@ -113,8 +141,18 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         },
       ],
       addRoutes: (app) => {
-        registerTaskRoutes(app, { db, log, catalog, metrics, limits, submit });
+        const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds, webhookFault };
+        registerTaskRoutes(app, { db, log, catalog, metrics, limits, submit, invite, isOutboxFull, ...followed });
+        registerFollowRoutes(app, { clock, follower, estimates });
+        registerQueueRoutes(app, { db, log, catalog, readyOf: (queue) => depths.get(queue) });
+        registerHistoryRoutes(app, { db, log, depth: limits.depth });
+        registerFileRoutes(
+          app,
+          { db, store, linkSecret, clock, metrics, log },
+          { ...files, depth: config.limits.depth },
+        );
         registerLedgerRoutes(app, { db, clock });
+        registerRetentionRoutes(app, { db, clock, rules });
       },
     },
     {
@@ -169,9 +207,38 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         name: 'ledger audit',
         part: createLedgerAudit(loops, { intervalMs: ledger.intervalMs, strandedAfterMs: ledger.strandedAfterMs }),
       },
+      { name: 'releaser', part: createReleaser(loops) },
+      { name: 'fair dispatcher', part: createFairDispatcher(loops) },
+      { name: 'retention', part: createRetention(loops, rules, config.retention) },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
-      { name: 'queue depths', part: createQueueDepths({ ...loops, connection: consuming, names, queues }) },
-      { name: 'message ids', part: createForgetting(loops) },
+      {
+        name: 'queue depths',
+        part: createQueueDepths({
+          ...loops,
+          connection: consuming,
+          names,
+          queues,
+          onRead: (queue, ready) => void depths.set(queue, ready),
+        }),
+      },
+      { name: 'forgetting', part: createForgetting(loops) },
+      {
+        name: 'callbacks',
+        part: new Callbacks(
+          { ...loops, catalog, submit, publish: (message) => publisher.publish(message), canPublish, names },
+          config.callbacks,
+        ).loop(),
+      },
+      {
+        name: 'lifecycle events',
+        part: createLifecycleEvents(
+          { ...loops, exchange: names.events, publish: (message) => publisher.publish(message), canPublish },
+          { isEnabled: config.events.enabled, installation: config.prefix },
+        ),
+      },
+      { name: 'follower', part: follower },
+      { name: 'estimates', part: estimates },
+      ...(store === undefined ? [] : [{ name: 'file sweeper', part: createFileSweeper({ ...loops, store }, files) }]),
       { name: 'type catalog', part: catalog },
       {
         name: 'queues',
@@ -181,15 +248,13 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           stop: async () => await Promise.resolve(),
         },
       },
+      {
+        name: 'file store',
+        part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(store?.close()) },
+      },
       ...backbone.parts,
     ],
     log,
   );
-  return await Promise.resolve({ part, describe: () => ({ address: http.url }) });
-}
-
-/** Forgets message ids whose seven days are over. */
-function createForgetting(deps: Omit<LoopDeps, 'round'> & { readonly db: Database }): Part {
-  const round = async (): Promise<boolean> => (await run(deps.db, forgetMessageIds)).length === MOST_FORGOTTEN;
-  return new Loop({ ...deps, round }, { name: 'message ids', intervalMs: FORGET_EVERY_MS });
+  return { part, describe: () => ({ address: http.url }) };
 }

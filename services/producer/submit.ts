@@ -2,14 +2,16 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
-import { run } from '../../shared/postgres/statement.ts';
+import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
-import { acceptTasks, findMessageIds, forgetMessageId } from './submit.sql.ts';
+import { judgeRepeats, messageKeyOf } from './repeats.ts';
+import { acceptTasks } from './submit.sql.ts';
 
 /** What the submitter needs. */
 export interface SubmitterDeps {
@@ -19,6 +21,9 @@ export interface SubmitterDeps {
   readonly invite: (row: OutboxRow) => Promise<boolean>;
   /** True where the outbox has reached its bound, because the broker has been away for long. */
   readonly isOutboxFull: () => boolean;
+  /** Why what comes in for a queue is held back, where it is. */
+  readonly holdReasonOf: (queue: string) => 'turn' | 'draining' | undefined;
+  readonly metrics: Pick<Metrics, 'edits'>;
 }
 
 /** Bounds of the submitter. */
@@ -70,20 +75,28 @@ export class Submitter {
         async (items) => await this.#insert(items),
         (item, thrown) => this.#refuse(item, thrown),
       );
-      const again = await this.#judgeRepeated(numbered, accepted);
-      left = [...later, ...again];
+      const repeated = numbered.filter(({ asked }, index) => {
+        asked.answer = accepted[index];
+        return asked.answer === undefined;
+      });
+      const verdicts = repeated.length === 0 ? [] : await judgeRepeats(this.#deps, repeated);
+      const again = repeated.filter(({ asked }, index) => {
+        asked.answer = verdicts[index];
+        return asked.answer === undefined;
+      });
+      left = [...later, ...again.map(({ asked }) => asked)];
     }
     return batch.map(({ answer }) => answer as Acceptance);
   }
 
-  /** One transaction. `undefined` for a message id that was accepted before. */
+  /** One transaction. `undefined` for what met an id or a key that was taken before. */
   async #insert(items: readonly Numbered[]): Promise<(Acceptance | undefined)[]> {
-    const rows = await run(this.#deps.db, acceptTasks, ...columnsOf(items));
+    const rows = await run(this.#deps.db, acceptTasks, ...columnsOf(items, this.#deps.holdReasonOf));
     const byId = new Map(rows.map((row) => [row.id, row]));
     const outboxId = rows.find((row) => row.outbox_id !== null)?.outbox_id;
     if (outboxId !== undefined && outboxId !== null) {
       const invitations = items
-        .filter(({ id }) => byId.get(id)?.state === 'pending')
+        .filter(({ id }) => byId.get(id)?.is_invited === true)
         .map(({ id, submission: { type, queue, priority } }) => ({ taskId: id, type, queue, priority, generation: 1 }));
       void this.#deps.invite({ id: outboxId, invitations }); // never rejects; the answer does not wait for the broker
     }
@@ -108,47 +121,6 @@ export class Submitter {
       fault: { code: 'field-invalid', field: 'task', reason: `cannot be stored: ${err.message}` },
     };
   }
-
-  /** Says what each repeated message id met, and gives back those whose seven days are over. */
-  async #judgeRepeated(items: readonly Numbered[], accepted: readonly (Acceptance | undefined)[]): Promise<Asked[]> {
-    const repeated: Asked[] = [];
-    items.forEach(({ asked }, index) => {
-      asked.answer = accepted[index];
-      if (asked.answer === undefined) repeated.push(asked);
-    });
-    if (repeated.length === 0) return [];
-    const keys = repeated.map(
-      ({ submission: { type, external } }) => [external?.publisher ?? '', type, external?.messageId ?? ''] as const,
-    );
-    const found = await run(
-      this.#deps.db,
-      findMessageIds,
-      keys.map(([publisher]) => publisher),
-      keys.map(([, type]) => type),
-      keys.map(([, , messageId]) => messageId),
-    );
-    const byKey = new Map(found.map((row) => [keyOf(row.publisher, row.type, row.message_id), row]));
-    const again: Asked[] = [];
-    for (const asked of repeated) {
-      const { external, type } = asked.submission;
-      const earlier = byKey.get(keyOf(external?.publisher ?? '', type, external?.messageId ?? ''));
-      if (earlier === undefined) again.push(asked); // forgotten meanwhile
-      else if (earlier.is_past) {
-        await run(this.#deps.db, forgetMessageId, earlier.publisher, earlier.type, earlier.message_id);
-        again.push(asked);
-      } else if (external !== undefined && earlier.digest.equals(external.digest)) {
-        asked.answer = { kind: 'duplicate', id: earlier.task_id };
-      } else {
-        const reason = `this message id belongs to task ${earlier.task_id}, accepted with other content`;
-        asked.answer = { kind: 'refused', fault: { code: 'id-conflict', field: 'message_id', reason } };
-      }
-    }
-    return again;
-  }
-}
-
-function keyOf(publisher: string, type: string, messageId: string): string {
-  return JSON.stringify([publisher, type, messageId]);
 }
 
 function splitByMessageId(batch: readonly Asked[]): { now: Asked[]; later: Asked[] } {
@@ -157,7 +129,7 @@ function splitByMessageId(batch: readonly Asked[]): { now: Asked[]; later: Asked
   const later: Asked[] = [];
   for (const asked of batch) {
     const { external, type } = asked.submission;
-    const key = external === undefined ? undefined : keyOf(external.publisher, type, external.messageId);
+    const key = external === undefined ? undefined : messageKeyOf(external.publisher, type, external.messageId);
     if (key !== undefined && seen.has(key)) later.push(asked);
     else now.push(asked);
     if (key !== undefined) seen.add(key);
@@ -166,10 +138,13 @@ function splitByMessageId(batch: readonly Asked[]): { now: Asked[]; later: Asked
 }
 
 /** The columns of `acceptTasks`. A column that no task uses is null, so that it costs nothing. */
-function columnsOf(items: readonly Numbered[]): ParamsOf<typeof acceptTasks> {
+function columnsOf(
+  items: readonly Numbered[],
+  holdReasonOf: SubmitterDeps['holdReasonOf'],
+): ParamsOf<typeof acceptTasks> {
   const pick = <T>(read: (submission: Submission) => T | undefined): (T | null)[] | null => {
-    const column = items.map(({ submission }) => read(submission) ?? null);
-    return column.every((value) => value === null) ? null : column;
+    const isUsed = items.some(({ submission }) => read(submission) !== undefined);
+    return isUsed ? items.map(({ submission }) => read(submission) ?? null) : null;
   };
   return [
     items.map(({ id }) => id),
@@ -185,18 +160,21 @@ function columnsOf(items: readonly Numbered[]): ParamsOf<typeof acceptTasks> {
     pick(({ external }) => external?.messageId),
     pick(({ external, publisher }) => external?.publisher ?? publisher),
     pick(({ correlationId }) => correlationId),
-    pick(({ external }) => external?.digest),
+    pick(({ external, idempotency }) => (external ?? idempotency)?.digest),
     pick(({ origin }) => origin?.exchange),
     pick(({ origin }) => origin?.routingKey),
     pick(({ origin }) => origin?.properties),
     pick(({ origin }) => origin?.headers),
     pick(({ delayMs }) => delayMs),
+    pick(({ idempotency }) => idempotency?.key),
+    pick(({ unique }) => unique?.key),
+    pick(({ unique }) => unique?.hold.kind),
+    pick(({ unique }) => (unique?.hold.kind === 'window' ? unique.hold.withinMs : undefined)),
+    pick(({ concurrencyKey }) => concurrencyKey),
+    pick(({ rateKey }) => rateKey),
+    pick(({ queue }) => holdReasonOf(queue)),
+    pick(({ callback }) => (callback === undefined ? undefined : JSON.stringify(callback))),
   ];
 }
 
 type ParamsOf<S> = S extends { readonly params?: infer P extends readonly unknown[] } ? P : never;
-
-/** A text[] inside a text[]: Postgres has no arrays of arrays of different lengths. */
-function arrayLiteral(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`).join(',')}}`;
-}

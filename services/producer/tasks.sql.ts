@@ -1,7 +1,34 @@
 /** The statements that show tasks. None walks the table but along an index, and each is bounded. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
 
-/** One task with what stands beside it. Indexes: primary keys, dead_letters_open_task. */
+/** Columns of a task in a list: all but its bodies. */
+export const listedColumns = {
+  id: 'uuid',
+  state: 'text',
+  type: 'text',
+  queue: 'text',
+  priority: 'int2',
+  generation: 'int4',
+  attempt: 'int4',
+  failures: 'int4',
+  max_attempts: 'int4',
+  lost_attempts: 'int2',
+  accepted_at: 'timestamptz',
+  invited_at: 'timestamptz?',
+  run_at: 'timestamptz?',
+  deadline: 'timestamptz?',
+  started_at: 'timestamptz?',
+  finished_at: 'timestamptz?',
+  worker: 'uuid?',
+  business_key: 'text?',
+  external_id: 'text?',
+  publisher: 'text?',
+  correlation_id: 'text?',
+  tags: 'text[]?',
+} as const;
+
+/** One task with what stands beside it. Indexes: primary keys, dead_letters_open_task, files_task. */
 export const readTask = statement<[id: string]>()({
   name: 'read_task',
   text: sql`
@@ -9,140 +36,86 @@ export const readTask = statement<[id: string]>()({
            t.max_attempts, t.lost_attempts, t.accepted_at, t.invited_at, t.run_at, t.deadline, t.started_at,
            t.finished_at, t.worker, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags,
            t.input, t.result,
-           p.fraction::float8 as progress_fraction, p.step as progress_step, p.updated_at as progress_at,
-           c.requested_at as cancel_requested_at, d.id as dead_letter_id
+           p.fraction::float8 as progress_fraction, p.step as progress_step, p.message as progress_message,
+           p.updated_at as progress_at, clock_timestamp() as now,
+           c.requested_at as cancel_requested_at, d.id as dead_letter_id,
+           f.id as result_file_id, f.name as result_file_name, f.content_type as result_file_type,
+           f.bytes as result_file_bytes, f.sha256 as result_file_sha256
       from tasks t
       left join progress p on p.task_id = t.id and p.attempt = t.attempt and t.state = 'running'
       left join cancel_requests c on c.task_id = t.id and t.state = 'running'
       left join dead_letters d on d.task_id = t.id and d.state in ('open', 'replaying')
+      left join files f on f.task_id = t.id and f.attempt = t.attempt and f.kind = 'result' and t.state = 'succeeded'
+                       and f.stored_at is not null and f.doomed_at is null
      where t.id = $1::uuid`,
   columns: {
-    id: 'uuid',
-    state: 'text',
-    type: 'text',
-    queue: 'text',
-    priority: 'int2',
-    generation: 'int4',
-    attempt: 'int4',
-    failures: 'int4',
-    max_attempts: 'int4',
-    lost_attempts: 'int2',
-    accepted_at: 'timestamptz',
-    invited_at: 'timestamptz?',
-    run_at: 'timestamptz?',
-    deadline: 'timestamptz?',
-    started_at: 'timestamptz?',
-    finished_at: 'timestamptz?',
-    worker: 'uuid?',
-    business_key: 'text?',
-    external_id: 'text?',
-    publisher: 'text?',
-    correlation_id: 'text?',
-    tags: 'text[]?',
+    ...listedColumns,
     input: 'bytea',
     result: 'bytea?',
     progress_fraction: 'float8?',
     progress_step: 'text?',
+    progress_message: 'text?',
     progress_at: 'timestamptz?',
+    now: 'timestamptz?',
     cancel_requested_at: 'timestamptz?',
     dead_letter_id: 'uuid?',
+    result_file_id: 'uuid?',
+    result_file_name: 'text?',
+    result_file_type: 'text?',
+    result_file_bytes: 'int8?',
+    result_file_sha256: 'bytea?',
   },
 });
 
-/** The last `limit` attempts of a task that left a row, newest first. Index: attempts primary key. */
-export const readAttempts = statement<[id: string, limit: number]>()({
-  name: 'read_attempts',
-  text: sql`
-    select attempt, worker, started_at, finished_at, outcome, error_type, error_code, error_message, error_stack,
-           code_version
-      from attempts
-     where task_id = $1::uuid
-     order by attempt desc
-     limit $2::int4`,
-  columns: {
-    attempt: 'int4',
-    worker: 'uuid',
-    started_at: 'timestamptz',
-    finished_at: 'timestamptz',
-    outcome: 'text',
-    error_type: 'text?',
-    error_code: 'text?',
-    error_message: 'text?',
-    error_stack: 'text?',
-    code_version: 'text?',
-  },
-});
+const listed = sql`t.id, t.state::text as state, t.type, t.queue, t.priority, t.generation, t.attempt, t.failures,
+           t.max_attempts, t.lost_attempts, t.accepted_at, t.invited_at, t.run_at, t.deadline, t.started_at,
+           t.finished_at, t.worker, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags`;
 
 /**
- * Of `ids`, the tasks that fit, newest first, without their bodies. A filter that is null fits everything. One look-up in
- * the primary key per id.
+ * Of the ids $1, the tasks that fit, newest first, without their bodies. The condition is made by `conditionOf`, over `t`. One
+ * look-up in the primary key per id.
  */
-export const filterTasks = statement<
-  [
-    ids: readonly string[],
-    states: readonly string[] | null,
-    type: string | null,
-    queue: string | null,
-    tag: string | null,
-    businessKey: string | null,
-    externalId: string | null,
-    acceptedAfter: Date | null,
-    acceptedBefore: Date | null,
-  ]
->()({
-  name: 'filter_tasks',
-  text: sql`
-    select t.id, t.state::text as state, t.type, t.queue, t.priority, t.generation, t.attempt, t.failures,
-           t.max_attempts, t.lost_attempts, t.accepted_at, t.invited_at, t.run_at, t.deadline, t.started_at,
-           t.finished_at, t.worker, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags
+export const tasksThatFit = (condition: Sql): Sql => sql`
+    select ${listed}
       from unnest($1::uuid[]) as wanted (id)
       join tasks t on t.id = wanted.id
-     where ($2::text[] is null or t.state::text = any($2::text[]))
-       and ($3::text is null or t.type = $3::text)
-       and ($4::text is null or t.queue = $4::text)
-       and ($5::text is null or t.tags @> array[$5::text])
-       and ($6::text is null or t.business_key = $6::text)
-       and ($7::text is null or t.external_id = $7::text)
-       and ($8::timestamptz is null or t.accepted_at >= $8::timestamptz)
-       and ($9::timestamptz is null or t.accepted_at < $9::timestamptz)
-     order by t.id desc`,
-  columns: {
-    id: 'uuid',
-    state: 'text',
-    type: 'text',
-    queue: 'text',
-    priority: 'int2',
-    generation: 'int4',
-    attempt: 'int4',
-    failures: 'int4',
-    max_attempts: 'int4',
-    lost_attempts: 'int2',
-    accepted_at: 'timestamptz',
-    invited_at: 'timestamptz?',
-    run_at: 'timestamptz?',
-    deadline: 'timestamptz?',
-    started_at: 'timestamptz?',
-    finished_at: 'timestamptz?',
-    worker: 'uuid?',
-    business_key: 'text?',
-    external_id: 'text?',
-    publisher: 'text?',
-    correlation_id: 'text?',
-    tags: 'text[]?',
-  },
+     where ${condition}
+     order by t.id desc`;
+
+/**
+ * Of the newest $3 tasks below the id $1 and from $2 on, the newest $4 that fit. Walks the primary key, and no further than the last
+ * of them: a third of what ids and then look-ups cost.
+ */
+export const tasksOnTheWalk = (condition: Sql): Sql => sql`
+    select ${listed}
+      from (select * from tasks where id < $1::uuid and id >= $2::uuid order by id desc limit $3::int4) t
+     where ${condition}
+     order by t.id desc
+     limit $4::int4`;
+
+/** The whole lists, as statements whose plans and columns can be looked at. */
+export const filterTasks = statement<[ids: readonly string[]]>()({
+  name: 'filter_tasks',
+  text: tasksThatFit(sql`true`),
+  columns: listedColumns,
+});
+export const walkTasks = statement<[below: string, from: string, most: number, limit: number]>()({
+  name: 'walk_tasks',
+  text: tasksOnTheWalk(sql`true`),
+  columns: listedColumns,
 });
 
 const ids = { id: 'uuid' } as const;
 
-/** The newest ids below `below` and from `from` on. Walks the primary key. */
-export const pageIds = statement<[below: string, from: string, limit: number]>()({
-  name: 'page_ids',
+/** Where such a walk ends: the id number $3, newest first; none where there are fewer. Walks the primary key. */
+export const endOfWalk = statement<[below: string, from: string, most: number]>()({
+  name: 'end_of_walk',
   text: sql`
-    select id from tasks where id < $1::uuid and id >= $2::uuid order by id desc limit $3::int4`,
+    select id from tasks where id < $1::uuid and id >= $2::uuid order by id desc offset $3::int4 - 1 limit 1`,
   columns: ids,
 });
 
-/** The same, of one business key. Walks tasks_business_key. */
+/** The newest ids of one business key, below `below` and from `from` on. Walks tasks_business_key. */
 export const pageIdsByBusinessKey = statement<[below: string, from: string, limit: number, key: string]>()({
   name: 'page_ids_by_business_key',
   text: sql`
@@ -166,14 +139,23 @@ export const pageIdsByExternalId = statement<[below: string, from: string, limit
  * Any `limit` ids with a tag, in no order: where there are fewer, these are all. The offset keeps the planner from walking
  * the primary key instead, which for a rare tag would be the whole table. Index: tasks_tags.
  */
-export const someIdsByTag = statement<[below: string, from: string, limit: number, tag: string]>()({
+export const someIdsByTag = statement<[tag: string, limit: number]>()({
   name: 'some_ids_by_tag',
   text: sql`
     select id
-      from (select id from tasks where tags @> array[$4::text] offset 0) tagged
-     where id < $1::uuid and id >= $2::uuid
-     limit $3::int4`,
+      from (select id from tasks where tags @> array[$1::text] offset 0) tagged
+     limit $2::int4`,
   columns: ids,
+});
+
+/** How many of the newest $2 tasks have a tag. Walks the primary key. */
+export const countTagged = statement<[tag: string, most: number]>()({
+  name: 'count_tagged',
+  text: sql`
+    select count(*)::int4 as tagged
+      from (select tags from tasks order by id desc limit $2::int4) newest
+     where tags @> array[$1::text]`,
+  columns: { tagged: 'int4' },
 });
 
 /** The newest ids that a claim names: all that run, and a few that have just ended. A row per claim, so few. */

@@ -1,45 +1,38 @@
 /** Finds tasks and lists them, newest first, with a bound on what one request may look at. */
-import { run } from '../../shared/postgres/statement.ts';
 import type { Queryable, RowOf } from '../../shared/postgres/statement.ts';
-import { idAtLeast } from '../../shared/tasks/ids.ts';
+import type { Transactional } from '../../shared/postgres/transaction.ts';
+import { findAttempts } from '../../shared/tasks/attempts.ts';
+import type { AttemptRow } from '../../shared/tasks/attempts.ts';
+import { encodeParameter, run } from '../../shared/postgres/statement.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
+import { stateOf } from '../../shared/tasks/state-machine.ts';
 import type { TaskState } from '../../shared/tasks/state-machine.ts';
+import type { LookedAt } from './outlook.ts';
+import { conditionOf, idRangeOf, isDeep, wholeTextsOf } from './task-filter.ts';
+import type { TaskFilter } from './task-filter.ts';
+import type { listedColumns } from './tasks.sql.ts';
 import {
-  filterTasks,
-  pageIds,
+  countTagged,
+  endOfWalk,
   pageIdsByBusinessKey,
   pageIdsByExternalId,
   pageIdsOfClaims,
   pageIdsOfDeadLetters,
   pageIdsOfDue,
-  readAttempts,
   readTask,
   someIdsByTag,
+  tasksOnTheWalk,
+  tasksThatFit,
 } from './tasks.sql.ts';
 
 /** A row of a list. */
-export type TaskRow = RowOf<typeof filterTasks.columns>;
+export type TaskRow = RowOf<typeof listedColumns>;
 /** A whole task. */
 export type WholeTaskRow = RowOf<typeof readTask.columns>;
-/** An attempt that left a row. */
-export type AttemptRow = RowOf<typeof readAttempts.columns>;
-
-/** What tasks are asked for; what is absent fits everything. */
-export interface TaskFilter {
-  readonly states?: readonly TaskState[] | undefined;
-  readonly type?: string | undefined;
-  readonly queue?: string | undefined;
-  readonly tag?: string | undefined;
-  readonly businessKey?: string | undefined;
-  readonly externalId?: string | undefined;
-  /** Inclusive. */
-  readonly acceptedAfter?: Date | undefined;
-  /** Exclusive. */
-  readonly acceptedBefore?: Date | undefined;
-}
 
 /** Where a page begins and how long it is. */
 export interface PageRequest {
-  /** Tasks at most, 1 to 200. */
+  /** Tasks at most, 1 to 2 000. */
   readonly limit: number;
   /** Only ids below this one; `undefined` for the first page. */
   readonly below: string | undefined;
@@ -56,13 +49,21 @@ export interface TaskPage {
 
 /** Attempts that are shown of one task. */
 const MOST_ATTEMPTS = 200;
-/** Ids that one request looks at. 20 000 look-ups in a primary key take some 40 ms. */
+/** Tasks that one request looks at: some 20 ms where none of them fits. */
 const MOST_LOOKED_AT = 20_000;
-const CHUNK = 2_000;
-/** Ids are made by the producer's clock, acceptance by that of Postgres: a range of time is widened by this. */
-const CLOCK_SLACK_MS = 300_000;
-const BEYOND_ALL_IDS = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-const BEFORE_ALL_IDS = '00000000-0000-0000-0000-000000000000';
+/** Tasks that one statement looks at. */
+const CHUNK = 5_000;
+/** How many times as many ids the next look takes, where those of an index fit less often than they were thought to. */
+const LOOK_GROWTH = 4;
+/** Ids that the index of tags is asked for: it gives them in no order, each with a look at its row. */
+const MOST_TAGGED = 5_000;
+/** Of so many of the newest tasks, a tag is on no more than this share, or its index is not asked. */
+const PROBED = 1_000;
+const COMMON_SHARE = 0.004;
+/** The same, where inputs are looked into: a hundred of the largest take half a second. */
+const DEEP_CHUNK = 100;
+/** Milliseconds after which a page is partial, however few were looked at. */
+const WITHIN_MS = 2_000;
 
 /** A whole task with its attempts, oldest first; `undefined` where there is none. */
 export async function findTask(
@@ -71,67 +72,164 @@ export async function findTask(
 ): Promise<{ readonly task: WholeTaskRow; readonly attempts: readonly AttemptRow[] } | undefined> {
   const [task] = await run(db, readTask, id);
   if (task === undefined) return undefined;
-  // A task at its first attempt that did not fail has none.
-  const attempts = task.attempt === 0 ? [] : await run(db, readAttempts, id, MOST_ATTEMPTS);
+  // Only attempts that did not succeed have rows, and only once they ended.
+  const isAtFirst = task.attempt === 1 && (task.state === 'succeeded' || task.state === 'running');
+  const attempts = task.attempt === 0 || isAtFirst ? [] : await findAttempts(db, id, MOST_ATTEMPTS);
   return { task, attempts: attempts.toReversed() };
+}
+
+/** The tasks with these ids, as a list shows them. Throws as `Queryable.query`. */
+export async function readTasks(db: Queryable, ids: readonly string[]): Promise<readonly TaskRow[]> {
+  return await filterIds(db, ids, { terms: [] });
+}
+
+/** What estimates look at of a task. */
+export function lookAt(
+  task: Pick<WholeTaskRow, 'state' | 'now' | 'run_at' | 'started_at' | 'progress_fraction' | 'progress_at'>,
+): LookedAt {
+  const { progress_fraction: fraction, progress_at: at } = task;
+  return {
+    state: stateOf(task.state),
+    now: task.now ?? new Date(0), // Postgres always says it, and cannot say that it does
+    runAt: task.run_at ?? undefined,
+    startedAt: task.started_at ?? undefined,
+    progress: fraction === null || at === null ? undefined : { fraction, at },
+  };
 }
 
 /**
  * One page. Ids come from whatever index fits the filter best, then the tasks behind them are looked at, so that no index
  * need name the state. Throws as `Queryable.query`.
  */
-export async function listTasks(db: Queryable, filter: TaskFilter, { limit, below }: PageRequest): Promise<TaskPage> {
-  const { from, before } = idRangeOf(filter);
-  const source = await chooseSource(db, filter, { below: below ?? before, from });
+export async function listTasks(
+  db: Transactional,
+  filter: TaskFilter,
+  { limit, below }: PageRequest,
+): Promise<TaskPage> {
+  const { clock } = db.deps;
+  const untilMs = clock.monotonicMs() + WITHIN_MS;
+  const { from, before } = idRangeOf(filter, clock.now());
+  const look = chooseLook(db, filter, from);
+  const chunk = isDeep(filter) ? DEEP_CHUNK : CHUNK;
   const rows: TaskRow[] = [];
   let lookedAt = 0;
   let last = below !== undefined && below < before ? below : before;
-  while (lookedAt < MOST_LOOKED_AT) {
-    // The first look is for a page that every task fits; later ones are for filters that few fit.
-    const wanted = Math.min(lookedAt === 0 ? limit + 1 : CHUNK, MOST_LOOKED_AT - lookedAt);
-    const ids = await source(last, wanted);
-    rows.push(...(await filterIds(db, ids, filter)));
+  do {
+    const most = Math.min(chunk, MOST_LOOKED_AT - lookedAt);
+    const found = await look({ below: last, most, wanted: limit + 1 - rows.length });
+    rows.push(...found.rows);
     if (rows.length > limit) return { rows: rows.slice(0, limit), next: rows[limit - 1]?.id, isPartial: false };
-    if (ids.length < wanted) return { rows, next: undefined, isPartial: false };
-    lookedAt += ids.length;
-    last = ids.at(-1) ?? last;
-  }
+    if (found.end === undefined) return { rows, next: undefined, isPartial: false };
+    lookedAt += found.count;
+    last = found.end;
+  } while (lookedAt < MOST_LOOKED_AT && clock.monotonicMs() < untilMs);
   return { rows, next: last, isPartial: true };
+}
+
+/** Looks at up to `most` tasks below an id, newest first, for `wanted` that fit. */
+type Look = (asked: { readonly below: string; readonly most: number; readonly wanted: number }) => Promise<Found>;
+
+interface Found {
+  readonly rows: readonly TaskRow[];
+  /** How many were looked at, at most. */
+  readonly count: number;
+  /** The last id that was looked at; `undefined` where there are no more. */
+  readonly end: string | undefined;
 }
 
 /** Gives up to `count` ids below `below`, newest first; fewer mean that there are no more. */
 type IdSource = (below: string, count: number) => Promise<readonly string[]>;
 
-interface IdRange {
-  readonly below: string;
-  readonly from: string;
+function chooseLook(db: Queryable, filter: TaskFilter, from: string): Look {
+  const source = chooseSource(db, filter, from);
+  if (source !== undefined) return lookBehind(db, filter, source);
+  const walk = walkAlong(db, filter, from);
+  const [tag, ...otherTags] = wholeTextsOf(filter, 'tag') ?? [];
+  return tag === undefined || otherTags.length > 0 ? walk : lookByTag(db, filter, { walk, tag, from });
 }
 
-async function chooseSource(db: Queryable, filter: TaskFilter, { below, from }: IdRange): Promise<IdSource> {
-  const { externalId, businessKey, states, tag } = filter;
-  if (externalId !== undefined) {
+/** The newest tasks may be enough; else, where few tasks have the tag, its index names them all. */
+function lookByTag(
+  db: Queryable,
+  filter: TaskFilter,
+  { walk, tag, from }: { readonly walk: Look; readonly tag: string; readonly from: string },
+): Look {
+  let looks = 0;
+  let look = walk;
+  return async (asked) => {
+    looks += 1;
+    if (looks === 2) {
+      const tagged = await findTagged(db, tag);
+      if (tagged !== undefined) look = lookBehind(db, filter, among(tagged.filter((id) => id >= from)));
+    }
+    return await look(asked);
+  };
+}
+
+/** The ids of all tasks with a tag; `undefined` where they are many: the index has no order, so it would have to give them all. */
+async function findTagged(db: Queryable, tag: string): Promise<readonly string[] | undefined> {
+  const [newest] = await run(db, countTagged, tag, PROBED);
+  if ((newest?.tagged ?? 0) > PROBED * COMMON_SHARE) return undefined;
+  const tagged = idsOf(await run(db, someIdsByTag, tag, MOST_TAGGED));
+  return tagged.length < MOST_TAGGED ? tagged : undefined;
+}
+
+/** Along the primary key, in one pass. */
+function walkAlong(db: Queryable, filter: TaskFilter, from: string): Look {
+  return async ({ below, most, wanted }) => {
+    const values: unknown[] = [below, from, most, wanted].map((value) => encodeParameter(value));
+    const text = tasksOnTheWalk(conditionOf(filter, values));
+    const rows = (await db.query({ text, values })).rows as readonly TaskRow[];
+    if (rows.length === wanted) return { rows, count: most, end: rows.at(-1)?.id };
+    const [end] = await run(db, endOfWalk, below, from, most);
+    return { rows, count: most, end: end?.id };
+  };
+}
+
+/** At the tasks behind the ids of an index. The first look is for a page that every one of them fits; each further one is larger. */
+function lookBehind(db: Queryable, filter: TaskFilter, source: IdSource): Look {
+  let count = 0;
+  return async ({ below, most, wanted }) => {
+    count = Math.min(most, count === 0 ? wanted : count * LOOK_GROWTH);
+    const ids = await source(below, count);
+    return { rows: await filterIds(db, ids, filter), count, end: ids.length < count ? undefined : ids.at(-1) };
+  };
+}
+
+/** The index that names the fewest tasks; `undefined` where none names all that fit. */
+function chooseSource(db: Queryable, filter: TaskFilter, from: string): IdSource | undefined {
+  const ids = wholeTextsOf(filter, 'id');
+  if (ids !== undefined) return among(ids.filter((id) => id >= from));
+  const [externalId, ...otherExternalIds] = wholeTextsOf(filter, 'externalId') ?? [];
+  if (externalId !== undefined && otherExternalIds.length === 0) {
     return async (under, count) => idsOf(await run(db, pageIdsByExternalId, under, from, count, externalId));
   }
-  if (businessKey !== undefined) {
+  const [businessKey, ...otherKeys] = wholeTextsOf(filter, 'key') ?? [];
+  if (businessKey !== undefined && otherKeys.length === 0) {
     return async (under, count) => idsOf(await run(db, pageIdsByBusinessKey, under, from, count, businessKey));
   }
-  const beside = states?.map((state) => BESIDE.get(state));
-  if (beside !== undefined && beside.length > 0 && !beside.includes(undefined)) {
-    const tables = [...new Set(beside.filter((each) => each !== undefined))];
-    return async (under, count) => {
-      const lists = await Promise.all(tables.map(async (read) => idsOf(await read(db, under, from, count))));
-      return newestFirst(lists.flat()).slice(0, count);
-    };
+  const tables = tablesBeside(filter);
+  if (tables === undefined) return undefined;
+  return async (under, count) => {
+    const lists = await Promise.all(tables.map(async (read) => idsOf(await read(db, under, from, count))));
+    return newestFirst(lists.flat()).slice(0, count);
+  };
+}
+
+/** Ids that are known already. */
+function among(ids: readonly string[]): IdSource {
+  const sorted = newestFirst(ids);
+  return async (under, count) => await Promise.resolve(sorted.filter((id) => id < under).slice(0, count));
+}
+
+/** The tables that name every task in one of the states that the filter asks for; `undefined` where some are in none. */
+function tablesBeside({ terms }: TaskFilter): readonly ReadBeside[] | undefined {
+  for (const term of terms) {
+    const states = wholeTextsOf({ terms: [term] }, 'state');
+    const tables = states?.map((state) => BESIDE.get(state as TaskState));
+    if (tables?.every((read) => read !== undefined)) return [...new Set(tables)];
   }
-  if (tag !== undefined) {
-    const tagged = idsOf(await run(db, someIdsByTag, below, from, MOST_LOOKED_AT, tag));
-    if (tagged.length < MOST_LOOKED_AT) {
-      const sorted = newestFirst(tagged);
-      return async (under, count) => await Promise.resolve(sorted.filter((id) => id < under).slice(0, count));
-    }
-    // So common a tag is found by walking.
-  }
-  return async (under, count) => idsOf(await run(db, pageIds, under, from, count));
+  return undefined;
 }
 
 type ReadBeside = (
@@ -153,27 +251,9 @@ const BESIDE: ReadonlyMap<TaskState, ReadBeside> = new Map<TaskState, ReadBeside
 
 async function filterIds(db: Queryable, ids: readonly string[], filter: TaskFilter): Promise<readonly TaskRow[]> {
   if (ids.length === 0) return [];
-  return await run(
-    db,
-    filterTasks,
-    ids,
-    filter.states ?? null,
-    filter.type ?? null,
-    filter.queue ?? null,
-    filter.tag ?? null,
-    filter.businessKey ?? null,
-    filter.externalId ?? null,
-    filter.acceptedAfter ?? null,
-    filter.acceptedBefore ?? null,
-  );
-}
-
-function idRangeOf({ acceptedAfter, acceptedBefore }: TaskFilter): { from: string; before: string } {
-  const shifted = (at: Date, ms: number): string => idAtLeast(new Date(at.getTime() + ms));
-  return {
-    from: acceptedAfter === undefined ? BEFORE_ALL_IDS : shifted(acceptedAfter, -CLOCK_SLACK_MS),
-    before: acceptedBefore === undefined ? BEYOND_ALL_IDS : shifted(acceptedBefore, CLOCK_SLACK_MS),
-  };
+  const values: unknown[] = [encodeParameter(ids)];
+  const text: Sql = tasksThatFit(conditionOf(filter, values));
+  return (await db.query({ text, values })).rows as readonly TaskRow[];
 }
 
 function idsOf(rows: readonly { readonly id: string | null }[]): string[] {

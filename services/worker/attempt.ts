@@ -41,6 +41,10 @@ export interface AttemptDeps {
   readonly run: (type: TaskType, claim: Claim) => Promise<Outcome>;
   readonly succeed: (claim: Claim, result: Buffer | undefined) => Promise<Settled>;
   readonly settle: (claim: Claim, verdict: Verdict) => Promise<Settled>;
+  /** A task of this type has left its place under this key: the next may run. */
+  readonly freePlace: (type: string, key: string) => void;
+  /** Resolves once no transaction of the handler holds the task: see `Settles.whenDecided`. */
+  readonly whenDecided: (claim: Claim) => Promise<void>;
   /** Invites a task that was not started anew, by a way that keeps its priority; false where that could not be done. */
   readonly inviteAgain: (wanted: Wanted) => Promise<boolean>;
   /**
@@ -57,7 +61,8 @@ export interface AttemptDeps {
 
 /** Told what happens; counts it. */
 export interface AttemptObserver {
-  readonly claimLost: () => void;
+  /** `lost`: somebody else decided; `held`: a limit is reached, or the queue is paused. */
+  readonly claimRefused: (kind: 'lost' | 'held') => void;
   readonly started: (type: TaskType, claim: Claim) => void;
   readonly ended: (type: TaskType, claim: Claim, outcome: Outcome) => void;
   readonly settled: (type: TaskType, claim: Claim, outcome: Outcome, settled: Settled) => void;
@@ -83,10 +88,14 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
 
     const run = await claimAndRun(delivery, type, invitation, slots, deps);
     if (run === 'given-back') return await giveBack(delivery, invitation, deps);
-    if (run === undefined) return delivery.ack(); // a duplicate, stale, cancelled: somebody else decided
+    if (run === undefined) return delivery.ack(); // a duplicate, stale, cancelled, held back: Postgres knows what becomes of it
 
+    // A handler that settled in its own transaction may have committed it, whatever it did afterwards: then this settle wins
+    // nothing, and finds the attempt succeeded. Where it was rolled back, what the handler did counts.
+    if (run.outcome.mayBeSettled === true) await deps.whenDecided(run.claim);
     const settled = await settleOutcome(run, deps); // Postgres first,
     deps.observe.settled(run.type, run.claim, run.outcome, settled);
+    if (run.claim.concurrencyKey !== undefined) deps.freePlace(run.claim.type, run.claim.concurrencyKey);
     if (settled === 'dead') delivery.reject(); // then the broker: the DLX brings its evidence to the dead letter
     else delivery.ack();
   } catch (thrown) {
@@ -129,8 +138,8 @@ async function claimAndRun(
     // While it waited its channel may have died: then the broker has handed it to another.
     if (!delivery.isAlive) return undefined;
     const answer = await deps.claim(invitation);
-    if (answer.kind === 'lost') {
-      deps.observe.claimLost();
+    if (answer.kind !== 'won') {
+      deps.observe.claimRefused(answer.kind);
       return undefined;
     }
     const { claim } = answer;

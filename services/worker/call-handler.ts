@@ -7,6 +7,7 @@ import { checkInput } from '../../shared/tasks/input.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
 import type { FailureReason, Outcome } from '../../shared/tasks/outcome.ts';
 import { classify } from '../../shared/tasks/retry-policy.ts';
+import { renderJson, unstorable } from './result-json.ts';
 
 /** Calls the handler of `type` with `input`, JSON as stored. Never throws, whatever the handler does. */
 export async function callHandler(
@@ -53,19 +54,10 @@ export function outcomeOfThrown(type: TaskType, thrown: unknown, ctx: Pick<TaskC
 }
 
 function renderResult(result: unknown, maxBytes: number): Outcome {
-  if (result === undefined) return { kind: 'succeeded', result: undefined };
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(result) as string | undefined;
-  } catch (thrown) {
-    return failed('result_unstorable', new WarrenError('result-unstorable', { reason: 'is no JSON' }, thrown));
-  }
-  if (text === undefined) {
-    return failed('result_unstorable', new WarrenError('result-unstorable', { reason: `is a ${typeof result}` }));
-  }
-  const bytes = Buffer.from(text);
-  if (bytes.length <= maxBytes) return { kind: 'succeeded', result: bytes };
-  return failed('result_unstorable', new WarrenError('result-too-large', { bytes: bytes.length, maxBytes }));
+  const rendered = renderJson(result, maxBytes);
+  return 'fault' in rendered
+    ? failed('result_unstorable', unstorable(rendered, maxBytes))
+    : { kind: 'succeeded', result: rendered.bytes };
 }
 
 function failed(reason: FailureReason, error: WarrenError): Outcome {

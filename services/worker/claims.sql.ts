@@ -1,57 +1,84 @@
 /** The statements that start attempts. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
+import { specialQueues, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
-/**
- * Starts an attempt of each task that is pending in the invited generation, provided that this worker's lease stands.
- * Locks the rows in id order. One row of `claims` for the batch, extended where a claim is repeated. Index: tasks primary key.
- * Always answers at least one row, which says whether the lease stands: without it a lost claim proves nothing.
- */
-export const claimTasks = statement<
-  [ids: readonly string[], generations: readonly number[], worker: string, claimId: string]
->()({
-  name: 'claim_tasks',
-  text: sql`
-    with living as (
-      select exists (select from leases where worker = $3::uuid) as has_lease
-    ), wanted as (
-      select * from unnest($1::uuid[], $2::int4[]) as w (id, generation)
-    ), locked as (
-      select t.id
-        from wanted w
+/** Whether the lease of worker $3 stands. */
+export const living: Sql = sql`
+      select exists (select from leases where worker = $3::uuid) as has_lease`;
+
+/** The tasks $1 that may be started in their generations $2, locked in id order; needs `living`. The rest of a `select … from`. */
+export const claimable: Sql = sql`from unnest($1::uuid[], $2::int4[]) as w (id, generation)
         join tasks t on t.id = w.id
        where t.state = 'pending'
          and t.generation = w.generation
          and (t.deadline is null or t.deadline > clock_timestamp())
          and (select has_lease from living)
        order by t.id
-         for no key update of t
-    ), claimed as (
+         for no key update of t`;
+
+/** Starts an attempt of each task of `from` (`id`), which is locked, under the claim $4 of the worker $3. */
+export const start = (from: Sql): Sql => sql`
       update tasks t
          set state = 'running', attempt = t.attempt + 1, claim_id = $4::uuid, worker = $3::uuid,
              started_at = clock_timestamp()
-        from locked l
+        from ${from} l
        where t.id = l.id and t.state = 'pending'
-      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input,
-                extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms
-    ), batch as (
+      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input, t.concurrency_key,
+                extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms`;
+
+/** Writes down what a claim holds, extended where it is repeated. */
+export const keepBatch: Sql = sql`
       insert into claims (id, worker, claimed_at, task_ids)
       select $4::uuid, $3::uuid, clock_timestamp(), array_agg(id) from claimed having count(*) > 0
-      on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids
+      on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids`;
+
+/** What is answered of each claimed task `c`. */
+export const shown: Sql = sql`c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input, c.concurrency_key,
+           c.wait_ms::float8 as wait_ms`;
+
+/** Its columns; all null in the row that only says whether the lease stands. */
+export const claimedColumns = {
+  id: 'uuid?',
+  type: 'text?',
+  attempt: 'int4?',
+  failures: 'int4?',
+  max_attempts: 'int4?',
+  lost_attempts: 'int2?',
+  input: 'bytea?',
+  concurrency_key: 'text?',
+  wait_ms: 'float8?',
+} as const;
+
+/**
+ * Starts an attempt of each task that is pending in the invited generation, provided that this worker's lease stands.
+ * Locks the rows in id order. One row of `claims` for the batch, extended where a claim is repeated. Index: tasks primary key.
+ * Always answers at least one row, which says whether the lease stands: without it a lost claim proves nothing; and which tasks
+ * have limits or wait in a queue that is paused or fair: those are left as they are, for `claimRestricted`.
+ */
+export const claimTasks = statement<
+  [ids: readonly string[], generations: readonly number[], worker: string, claimId: string]
+>()({
+  name: 'claim_tasks',
+  text: sql`
+    with living as (${living}
+    ), special as (${specialQueues}
+    ), locked as (
+      select t.id,
+             t.concurrency_key is not null or t.rate_key is not null or t.queue = any((select names || fair from special)::text[])
+               as is_restricted
+        ${claimable}
+    ), claimed as (${start(sql`(select id from locked where not is_restricted)`)}
+    ), batch as (${keepBatch}
     )
-    select v.has_lease, c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input,
-           c.wait_ms::float8 as wait_ms
+    select v.has_lease, (select array_agg(id) from locked where is_restricted) as restricted,
+           ${shown}
       from living v
       left join claimed c on true`,
   columns: {
     has_lease: 'bool',
-    id: 'uuid?',
-    type: 'text?',
-    attempt: 'int4?',
-    failures: 'int4?',
-    max_attempts: 'int4?',
-    lost_attempts: 'int2?',
-    input: 'bytea?',
-    wait_ms: 'float8?',
+    restricted: 'uuid[]?',
+    ...claimedColumns,
   },
 });
 
@@ -59,7 +86,7 @@ export const claimTasks = statement<
 export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
   name: 'find_claimed',
   text: sql`
-    select id, type, attempt, failures, max_attempts, lost_attempts, input,
+    select id, type, attempt, failures, max_attempts, lost_attempts, input, concurrency_key,
            (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
       from tasks
      where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
@@ -71,6 +98,7 @@ export const findClaimed = statement<[ids: readonly string[], claimId: string]>(
     max_attempts: 'int4',
     lost_attempts: 'int2',
     input: 'bytea',
+    concurrency_key: 'text?',
     wait_ms: 'float8?',
   },
 });
@@ -127,12 +155,7 @@ export const inviteAgain = statement<[ids: readonly string[], generations: reado
         from unnest($1::uuid[], $2::int4[]) as w (id, generation)
         join tasks t on t.id = w.id
        where t.state = 'pending' and t.generation = w.generation
-    ), invited as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from waiting having count(*) > 0
-      returning id
+    ), invited as (${writeOutbox(sql`waiting`)}
     )
     select w.id, w.type, w.queue, w.priority, w.generation, i.id as outbox_id from waiting w cross join invited i`,
   columns: { id: 'uuid', type: 'text', queue: 'text', priority: 'int2', generation: 'int4', outbox_id: 'int8' },

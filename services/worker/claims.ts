@@ -6,11 +6,14 @@ import type { Logger } from '../../shared/observability/log.ts';
 import { isWorthTelling } from '../../shared/observability/repeats.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
+import type { RowOf } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import type { Clock } from '../../shared/time/clock.ts';
 import type { ClaimBook } from './claim-book.ts';
 import { claimTasks, findClaimed, markAlone } from './claims.sql.ts';
+import type { claimedColumns } from './claims.sql.ts';
+import { claimRestricted, makeGroups } from './restricted-claims.sql.ts';
 
 /** The proof that this worker may run an attempt: id, attempt and claim id together fence its settle. */
 export interface Claim {
@@ -29,10 +32,15 @@ export interface Claim {
   readonly input: Buffer;
   /** Milliseconds from being claimable to this start. */
   readonly waitMs: number;
+  /** Under which its type's concurrency is limited; `undefined` where it is not. */
+  readonly concurrencyKey: string | undefined;
 }
 
-/** What a claim came to. `lost`: somebody else has it, it ended, or the invitation is stale. */
-export type ClaimAnswer = { readonly kind: 'won'; readonly claim: Claim } | { readonly kind: 'lost' };
+/**
+ * What a claim came to. `lost`: somebody else has it, it ended, or the invitation is stale. `held`: a limit of its type is reached
+ * or its queue is paused; whoever frees a place, or the resume, invites it.
+ */
+export type ClaimAnswer = { readonly kind: 'won'; readonly claim: Claim } | { readonly kind: 'lost' | 'held' };
 
 /** What claims need. */
 export interface ClaimsDeps {
@@ -52,7 +60,14 @@ interface Wanted {
   readonly generation: number;
 }
 
+/** What one try of a claim came to. */
+interface Asked {
+  readonly won: Map<string, Claim>;
+  readonly held: ReadonlySet<string>;
+}
+
 const LOST: ClaimAnswer = { kind: 'lost' };
+const HELD: ClaimAnswer = { kind: 'held' };
 const LONGEST_PAUSE_MS = 2_000;
 const NO_LEASE_PAUSE_MS = 200;
 
@@ -92,22 +107,23 @@ export class Claims {
     // An id is claimed once a batch; further deliveries of it lose, and so do those of a generation that another one outdates.
     const wanted = new Map<string, number>();
     for (const { taskId, generation } of batch) wanted.set(taskId, Math.max(wanted.get(taskId) ?? 0, generation));
-    const won = await this.#askUntilAnswered(wanted);
+    const { won, held } = await this.#askUntilAnswered(wanted);
     return batch.map(({ taskId, generation }) => {
       const claim = won.get(taskId);
-      if (claim === undefined || wanted.get(taskId) !== generation) return LOST;
+      if (wanted.get(taskId) !== generation) return LOST;
+      if (claim === undefined) return held.has(taskId) ? HELD : LOST;
       won.delete(taskId);
       return { kind: 'won', claim };
     });
   }
 
-  async #askUntilAnswered(wanted: ReadonlyMap<string, number>): Promise<Map<string, Claim>> {
+  async #askUntilAnswered(wanted: ReadonlyMap<string, number>): Promise<Asked> {
     for (;;) {
       const claimId = randomUUID();
       this.#deps.book.begin(claimId);
-      const won = await this.#askOnce(wanted, claimId);
-      this.#deps.book.won(claimId, won?.size ?? 0);
-      if (won !== undefined) return won;
+      const asked = await this.#askOnce(wanted, claimId);
+      this.#deps.book.won(claimId, asked?.won.size ?? 0);
+      if (asked !== undefined) return asked;
       // Without a lease nothing may be claimed, and nothing was: the tasks still wait for whoever asks with one.
       await this.#deps.whenLeased(this.#stopping.signal);
       await this.#deps.clock.sleep(NO_LEASE_PAUSE_MS, this.#stopping.signal); // the loss may not have been heard yet
@@ -116,7 +132,7 @@ export class Claims {
   }
 
   /** Asks under one claim id until Postgres answers. `undefined`: this worker's lease does not stand. */
-  async #askOnce(wanted: ReadonlyMap<string, number>, claimId: string): Promise<Map<string, Claim> | undefined> {
+  async #askOnce(wanted: ReadonlyMap<string, number>, claimId: string): Promise<Asked | undefined> {
     const { db, clock, log, random } = this.#deps;
     const workerId = this.#deps.workerId();
     for (let tries = 0; ; tries += 1) {
@@ -128,11 +144,13 @@ export class Claims {
           async () => await run(db, claimTasks, ids, [...wanted.values()], workerId, claimId),
         );
         for (const row of rows) keep(won, row, claimId);
+        const restricted = rows[0]?.restricted ?? [];
+        if (restricted.length > 0) await this.#askRestricted(wanted, restricted, { workerId, claimId, won });
         if (tries > 0 && won.size < wanted.size) {
           // Asked last: an earlier try may have been committed as late as just now, and cannot be any more.
           for (const row of await run(db, findClaimed, ids, claimId)) keep(won, row, claimId);
         }
-        return rows[0]?.has_lease === true || won.size > 0 ? won : undefined;
+        return rows[0]?.has_lease === true || won.size > 0 ? { won, held: new Set(restricted) } : undefined;
       } catch (thrown) {
         if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' }, thrown);
         if (isWorthTelling(tries + 1)) {
@@ -142,19 +160,29 @@ export class Claims {
       }
     }
   }
+
+  /** Claims what has limits, as far as they leave room; what may not start is held back. */
+  async #askRestricted(
+    wanted: ReadonlyMap<string, number>,
+    ids: readonly string[],
+    {
+      workerId,
+      claimId,
+      won,
+    }: { readonly workerId: string; readonly claimId: string; readonly won: Map<string, Claim> },
+  ): Promise<void> {
+    const { db } = this.#deps;
+    const generations = ids.map((id) => wanted.get(id) ?? 0);
+    await retryConflicts(db, async () => await run(db, makeGroups, ids));
+    const rows = await retryConflicts(
+      db,
+      async () => await run(db, claimRestricted, ids, generations, workerId, claimId),
+    );
+    for (const row of rows) keep(won, row, claimId);
+  }
 }
 
-/** What a claim statement answers about one task; all null in the row that only says whether the lease stands. */
-interface ClaimedRow {
-  readonly id: string | null;
-  readonly type: string | null;
-  readonly attempt: number | null;
-  readonly failures: number | null;
-  readonly max_attempts: number | null;
-  readonly lost_attempts: number | null;
-  readonly input: Buffer | null;
-  readonly wait_ms: number | null;
-}
+type ClaimedRow = RowOf<typeof claimedColumns>;
 
 function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
   const { id, type, attempt, failures, max_attempts: maxAttempts, input } = row;
@@ -171,5 +199,6 @@ function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
     lostAttempts,
     input,
     waitMs: row.wait_ms ?? 0,
+    concurrencyKey: row.concurrency_key ?? undefined,
   });
 }

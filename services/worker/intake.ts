@@ -1,11 +1,13 @@
 /** Where deliveries come in: a consumer and its slots per queue. */
 import { Consumer } from '../../shared/amqp/consumer.ts';
 import type { ConsumerDeps } from '../../shared/amqp/consumer.ts';
+import { PRIORITY } from '../../shared/amqp/topology.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { AttemptDeps } from './attempt.ts';
 import { handleDelivery } from './attempt.ts';
 import type { Isolation } from './isolation.ts';
+import type { Starts } from './measures.ts';
 import { Slots } from './slots.ts';
 
 /** What the intake needs. */
@@ -16,6 +18,8 @@ export interface IntakeDeps extends Omit<ConsumerDeps, 'onDelivery' | 'onQueueMi
   readonly onQueueMissing: () => Promise<void>;
   /** False while Postgres does not answer: then no delivery is taken. */
   readonly canClaim: () => boolean;
+  /** True while an operator has paused the queue. */
+  readonly isQueuePaused: (queue: string) => boolean;
 }
 
 /** What to consume and how. */
@@ -32,11 +36,30 @@ interface Line {
   readonly queue: string;
   readonly slots: Slots;
   readonly consumer: Consumer;
+  readonly starts: readonly StartsOfPriority[];
   isPaused: boolean;
 }
 
 const LOOK_EVERY_MS = 250;
 const HIGHEST_PREFETCH = 65_535;
+
+const PRIORITIES = Array.from({ length: PRIORITY.highest + 1 });
+
+interface StartsOfPriority {
+  started: number;
+  newest: string;
+}
+
+/** Counts what is started beside what else is told of it. Ids in canonical form sort as text. */
+function countingStarts(attempt: AttemptDeps, starts: StartsOfPriority): AttemptDeps {
+  const { observe } = attempt;
+  const started: AttemptDeps['observe']['started'] = (type, claim) => {
+    starts.started += 1;
+    if (claim.taskId > starts.newest) starts.newest = claim.taskId;
+    observe.started(type, claim);
+  };
+  return { ...attempt, observe: { ...observe, started } };
+}
 
 /** Takes deliveries of all queues of this worker. */
 export class Intake implements Part {
@@ -81,8 +104,17 @@ export class Intake implements Part {
       unanswered: consumer.unanswered,
       // A full worker that gave back what waited is well; it consumes again with the next free slot, or once a suspect is through.
       isConsuming:
-        consumer.isConsuming || (isPaused && (slots.taken === slots.concurrency || this.#isolation.isClosed)),
+        consumer.isConsuming ||
+        (isPaused &&
+          (slots.taken === slots.concurrency || this.#isolation.isClosed || this.#deps.isQueuePaused(queue))),
     }));
+  }
+
+  /** What was started, by queue and priority. */
+  get starts(): readonly Starts[] {
+    return this.#lines.flatMap(({ queue, starts }) =>
+      starts.map(({ started, newest }, priority) => ({ queue, priority, started, newest })),
+    );
   }
 
   async start(): Promise<void> {
@@ -122,26 +154,32 @@ export class Intake implements Part {
     const slots = new Slots(concurrency, () => clock.monotonicMs());
     const prefetch =
       this.#options.prefetch === 0 ? Math.min(2 * concurrency, HIGHEST_PREFETCH) : this.#options.prefetch;
+    const { attempt } = this.#deps;
+    const starts = PRIORITIES.map((): StartsOfPriority => ({ started: 0, newest: '' }));
+    const counting = starts.map((of) => countingStarts(attempt, of));
     const consumer = new Consumer(
       {
         ...this.#deps,
         onDelivery: (delivery) => {
           if (this.#takesNoMore) return delivery.nack();
-          const way = handleDelivery(delivery, slots, this.#deps.attempt).finally(() => this.#underWay.delete(way));
+          const way = handleDelivery(delivery, slots, counting[delivery.priority] ?? attempt).finally(() =>
+            this.#underWay.delete(way),
+          );
           this.#underWay.add(way); // never rejects
         },
       },
       { queue: queueName(queue), prefetch },
     );
-    return { queue, slots, consumer, isPaused: false };
+    return { queue, slots, consumer, starts, isPaused: false };
   }
 
   /** Pauses queues that cannot be served, and resumes those that can again. */
   async #look(): Promise<void> {
-    const canClaim = this.#deps.canClaim();
+    const isAvailable = this.#deps.canClaim();
     const isolation = this.#isolation;
     for (const line of this.#lines) {
       const { slots, consumer } = line;
+      const canClaim = isAvailable && !this.#deps.isQueuePaused(line.queue);
       const isStuck = Math.max(slots.longestWaitMs, isolation.longestWaitMs) > this.#options.localWaitMs;
       if (!line.isPaused && (!canClaim || isStuck)) {
         line.isPaused = true;

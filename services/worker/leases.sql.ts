@@ -1,5 +1,6 @@
 /** The statements of a worker's proof of life. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Takes a lease for a new worker id. */
 export const openLease = statement<
@@ -23,8 +24,21 @@ export const openLease = statement<
 });
 
 /**
- * Renews the lease and answers, in the same round trip, which running tasks are to be cancelled and which claims name this
- * worker for longer than `settledInMs`. No row: the lease was reaped, and everything that this worker runs is no longer its own.
+ * The tasks of the worker $1 whose cancelling was asked for: of what its claims name, so that requests for the rest of the fleet
+ * cost it nothing. Indexes: claims_worker, cancel_requests primary key.
+ */
+const cancelsOfWorker = sql`
+      case when exists (select from cancel_requests) then array(
+        select u.id
+          from claims c
+          cross join unnest(c.task_ids) as u (id)
+          join cancel_requests r on r.task_id = u.id
+         where c.worker = $1::uuid
+      ) else '{}' end`;
+
+/**
+ * Renews the lease and answers, in the same round trip, which of the worker's tasks are to be cancelled and which claims name it
+ * for longer than `settledInMs`. No row: the lease was reaped, and everything that this worker runs is no longer its own.
  */
 export const renewLease = statement<
   [worker: string, inFlight: number, cpuFraction: number, memoryBytes: number, settledInMs: number]
@@ -35,12 +49,19 @@ export const renewLease = statement<
        set renewed_at = clock_timestamp(), in_flight = $2::int4, cpu_fraction = $3::float8,
            memory_bytes = $4::float8::int8
      where worker = $1::uuid
-    returning array(select task_id from cancel_requests) as cancels,
+    returning ${cancelsOfWorker} as cancels,
               array(
                 select id from claims
                  where worker = $1::uuid and claimed_at < clock_timestamp() - $5::float8 * interval '1 ms'
               ) as claims`,
   columns: { cancels: 'uuid[]', claims: 'uuid[]' },
+});
+
+/** The worker's tasks whose cancelling was asked for, between two renewals: asked when it was notified that there are some. */
+export const readCancels = statement<[worker: string]>()({
+  name: 'read_cancels',
+  text: sql`select ${cancelsOfWorker} as cancels`,
+  columns: { cancels: 'uuid[]' },
 });
 
 /** Gives the lease up. */
@@ -82,12 +103,7 @@ export const handBackClaims = statement<[worker: string, claimIds: readonly stri
       insert into due (task_id, at)
       select id, deadline from freed where deadline is not null order by id
       on conflict (task_id) do update set at = excluded.at
-    ), invited as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from freed having count(*) > 0
-      returning id
+    ), invited as (${writeOutbox(sql`freed`)}
     ), gone as (
       delete from claims c using stranded s where c.id = s.id
     )

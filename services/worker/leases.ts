@@ -10,8 +10,8 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Clock } from '../../shared/time/clock.ts';
-import { BEATS, END, IN_FLIGHT, IS_TAKEN, PLACES } from './lease-thread.ts';
-import type { LeaseNews, LeaseThreadData } from './lease-thread.ts';
+import { BEATS, IN_FLIGHT, PLACES } from './lease-messages.ts';
+import type { LeaseNews, LeaseOrder, LeaseThreadData } from './lease-messages.ts';
 import { closeLease, openLease } from './leases.sql.ts';
 import { threadEntry } from './thread-entry.ts';
 
@@ -23,7 +23,7 @@ export interface LeasesDeps {
   readonly metrics: Pick<Metrics, 'leaseRenewals'>;
   /** Attempts that run now. */
   readonly inFlight: () => number;
-  /** The tasks whose cancelling was asked for, of the whole fleet; called after each renewal that found some. */
+  /** Tasks of this worker whose cancelling was asked for; called whenever a look found some, again and again. */
   readonly onCancels: (taskIds: readonly string[]) => void;
   /** Claims that Postgres holds for this worker for a while; called after each renewal that found some. */
   readonly onClaims: (workerId: string, claimIds: readonly string[]) => void;
@@ -51,7 +51,6 @@ export class Leases implements Part {
   #workerId = randomUUID() as string;
   /** Renewals that failed since the last one that did not. */
   #missedInRow = 0;
-  #shared: Int32Array | undefined;
   #thread: Worker | undefined;
   #running: Promise<void> | undefined;
   #isLeased = false;
@@ -92,7 +91,7 @@ export class Leases implements Part {
     if (this.#stopping.signal.aborted) return;
     const { clock, log } = this.#deps;
     this.#stopping.abort();
-    this.#endThread();
+    this.#order('end');
     const race = new AbortController();
     const late = clock.sleep(deadlineMs - clock.monotonicMs(), race.signal).then(() => 'late' as const);
     const ended = await Promise.race([this.#running, late]);
@@ -131,7 +130,6 @@ export class Leases implements Part {
     const { renewMs, maxLoopBlockMs } = this.#options;
     const shared = new SharedArrayBuffer(PLACES * Int32Array.BYTES_PER_ELEMENT);
     const state = new Int32Array(shared);
-    this.#shared = state;
     const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
     const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
     const thread = new Worker(threadEntry('lease-thread'), {
@@ -153,11 +151,10 @@ export class Leases implements Part {
       await Promise.race([ready, ended]);
       if (!this.#stopping.signal.aborted) await this.#open();
       void this.#beat(state, beating.signal);
-      Atomics.store(state, IS_TAKEN, 1);
-      Atomics.notify(state, IS_TAKEN);
+      this.#order('taken');
       await ended;
     } catch (thrown) {
-      this.#endThread();
+      this.#order('end');
       await ended;
       throw thrown;
     } finally {
@@ -184,6 +181,9 @@ export class Leases implements Part {
         this.#missedInRow = 0;
         if (news.cancels.length > 0) onCancels(news.cancels);
         if (news.claims.length > 0) onClaims(this.#workerId, news.claims);
+        return;
+      case 'cancels':
+        onCancels(news.cancels);
         return;
       case 'missed':
         metrics.leaseRenewals.add(1, 'failed');
@@ -217,11 +217,7 @@ export class Leases implements Part {
     }
   }
 
-  #endThread(): void {
-    if (this.#shared === undefined) return;
-    for (const place of [END, IS_TAKEN]) {
-      Atomics.store(this.#shared, place, 1);
-      Atomics.notify(this.#shared, place);
-    }
+  #order(order: LeaseOrder): void {
+    this.#thread?.postMessage(order); // nothing where it has ended
   }
 }

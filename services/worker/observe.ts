@@ -3,12 +3,22 @@ import type { Logger } from '../../shared/observability/log.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { AttemptObserver } from './attempt.ts';
+import type { Measures } from './measures.ts';
 
-/** Makes the observer of a worker. `nowMs` is monotonic. */
-export function observeAttempts(metrics: Metrics, log: Logger, nowMs: () => number): AttemptObserver {
+/** What observing needs. */
+export interface ObserveDeps {
+  readonly metrics: Metrics;
+  readonly measures: Pick<Measures, 'ran'>;
+  readonly log: Logger;
+  /** Monotonic. */
+  readonly nowMs: () => number;
+}
+
+/** Makes the observer of a worker. */
+export function observeAttempts({ metrics, measures, log, nowMs }: ObserveDeps): AttemptObserver {
   const startedMs = new Map<string, number>();
   return {
-    claimLost: () => metrics.claims.add(1, 'lost'),
+    claimRefused: (kind) => metrics.claims.add(1, kind === 'lost' ? 'lost' : 'not_now'),
     started: (type, claim) => {
       startedMs.set(`${claim.taskId}/${claim.attempt}`, nowMs());
       metrics.claims.add(1, 'won');
@@ -20,7 +30,7 @@ export function observeAttempts(metrics: Metrics, log: Logger, nowMs: () => numb
       startedMs.delete(key);
       metrics.runSeconds.observe(ranMs / 1_000, type.name);
       metrics.attempts.add(1, type.name, labelOf(outcome));
-      if (outcome.kind === 'succeeded') return;
+      if (outcome.kind === 'succeeded') return measures.ran(type.name, ranMs);
       const { taskId, attempt } = claim;
       const error =
         outcome.kind === 'failed' ? { errorType: outcome.error.type, errorMessage: outcome.error.message } : {};

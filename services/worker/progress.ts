@@ -5,12 +5,11 @@ import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Clock } from '../../shared/time/clock.ts';
+import type { ProgressWord } from './context.ts';
 import { storeProgress } from './progress.sql.ts';
 
-interface Word {
+interface Word extends ProgressWord {
   readonly attempt: number;
-  readonly fraction: number;
-  readonly step: string | undefined;
 }
 
 const STORE_EVERY_MS = 500;
@@ -33,9 +32,9 @@ export class Progress implements Part {
   }
 
   /** Takes a word. Called by handlers as often as they like, also by one that was abandoned while its successor runs here. */
-  say(taskId: string, attempt: number, fraction: number, step: string | undefined): void {
+  say(taskId: string, attempt: number, word: ProgressWord): void {
     if ((this.#words.get(taskId)?.attempt ?? 0) > attempt) return;
-    this.#words.set(taskId, { attempt, fraction, step });
+    this.#words.set(taskId, { ...word, attempt });
   }
 
   async start(): Promise<void> {
@@ -59,6 +58,7 @@ export class Progress implements Part {
       said.map(([, word]) => word.attempt),
       said.map(([, word]) => word.fraction),
       said.map(([, word]) => word.step ?? null),
+      said.map(([, word]) => word.message ?? null),
     );
     return this.#words.size > 0;
   }

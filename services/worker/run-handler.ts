@@ -18,12 +18,14 @@ import { callHandler, outcomeOfThrown } from './call-handler.ts';
 import { AttemptContext } from './context.ts';
 import type { ContextDeps } from './context.ts';
 import { Deadlines } from './deadlines.ts';
+import type { KeptLines } from './log-lines.ts';
 
 /** One attempt that was claimed. */
 export interface AttemptToRun {
   readonly type: TaskType;
   readonly taskId: TaskId;
   readonly attempt: number;
+  readonly claimId: string;
   /** The input as stored: JSON bytes. */
   readonly input: Buffer;
 }
@@ -52,19 +54,23 @@ export interface ThreadRun {
 }
 
 /** What the runner needs. */
-export interface RunHandlerDeps extends ContextDeps {
+export interface RunHandlerDeps extends Omit<ContextDeps, 'lineClock' | 'onSettleWith'> {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'lateCompletions'>;
   readonly threads: Threads;
   /** More handlers than `maxAbandoned` outlive their attempts: the worker should drain and restart. Called at each further one. */
   readonly onTooManyAbandoned: (count: number) => void;
+  /** Told the lines of an attempt that are to be kept, as it ends. */
+  readonly onLines: (attempt: AttemptToRun, lines: KeptLines) => void;
 }
 
 /** How it runs. */
 export interface RunHandlerOptions {
-  /** Largest result, in bytes of JSON. Default 65 536. */
+  /** Largest result in the row, in bytes of JSON. Default 65 536. */
   readonly resultMaxBytes: number;
+  /** Largest result that goes to the store of files instead; 0 where there is none. Default 0. */
+  readonly storedResultMaxBytes: number;
   /** How long an aborted handler may take to end before its attempt is settled without it, in milliseconds. Default 1 000. */
   readonly abortGraceMs: number;
   /** Handlers that may outlive their attempts before the worker should restart. Default 10. */
@@ -72,7 +78,15 @@ export interface RunHandlerOptions {
 }
 
 /** The defaults. */
-export const DEFAULT_RUN: RunHandlerOptions = { resultMaxBytes: 65_536, abortGraceMs: 1_000, maxAbandoned: 10 };
+export const DEFAULT_RUN: RunHandlerOptions = {
+  resultMaxBytes: 65_536,
+  storedResultMaxBytes: 0,
+  abortGraceMs: 1_000,
+  maxAbandoned: 10,
+};
+
+/** A success whose result does not fit into the row. */
+type LargeSuccess = Outcome & { readonly kind: 'succeeded'; readonly result: Buffer };
 
 interface Running {
   readonly attempt: AttemptToRun;
@@ -89,6 +103,7 @@ interface Running {
 export class RunHandler implements Part {
   readonly #deps: RunHandlerDeps;
   readonly #options: RunHandlerOptions;
+  readonly #contextDeps: ContextDeps;
   readonly #running = new Map<TaskId, Running>();
   readonly #deadlines: Deadlines;
   readonly #idle = new Set<() => void>();
@@ -97,6 +112,7 @@ export class RunHandler implements Part {
   constructor(deps: RunHandlerDeps, options: RunHandlerOptions = DEFAULT_RUN) {
     this.#deps = deps;
     this.#options = options;
+    this.#contextDeps = { ...deps, lineClock: deps.clock };
     this.#deadlines = new Deadlines(deps.clock, (nowMs) => this.#look(nowMs));
   }
 
@@ -132,7 +148,10 @@ export class RunHandler implements Part {
   /** Runs one attempt to its outcome. Never rejects. */
   run(attempt: AttemptToRun): Promise<Outcome> {
     return new Promise((settle) => {
-      const ctx = new AttemptContext(this.#deps, attempt.type, attempt.taskId, attempt.attempt);
+      const { type, taskId, claimId } = attempt;
+      const { resultMaxBytes } = this.#options;
+      const identity = { type, taskId, attempt: attempt.attempt, claimId, resultMaxBytes };
+      const ctx = new AttemptContext(this.#contextDeps, identity);
       const running: Running = {
         attempt,
         ctx,
@@ -144,7 +163,7 @@ export class RunHandler implements Part {
       };
       this.#running.set(attempt.taskId, running);
       this.#begin(running).then(
-        (outcome) => this.#ended(running, outcome),
+        (outcome) => (this.#isTooLarge(outcome) ? this.#storeResult(running, outcome) : this.#ended(running, outcome)),
         (thrown: unknown) => this.#ended(running, outcomeOfThrown(attempt.type, thrown, ctx)),
       );
     });
@@ -165,7 +184,7 @@ export class RunHandler implements Part {
 
   #begin(running: Running): Promise<Outcome> {
     const { attempt, ctx } = running;
-    const { resultMaxBytes } = this.#options;
+    const resultMaxBytes = Math.max(this.#options.resultMaxBytes, this.#options.storedResultMaxBytes);
     const watch = (): void => {
       if (running.cutBy !== undefined) return; // aborted while it waited for a thread
       running.dueMs = this.#deps.clock.monotonicMs() + attempt.type.timeoutMs;
@@ -219,8 +238,22 @@ export class RunHandler implements Part {
       hint: 'pass ctx.signal on to what the handler waits for, or use isolation: thread',
     });
     this.#remove(running);
-    running.settle({ ...cutOutcome(running), abandoned: true });
+    this.#settle(running, { ...cutOutcome(running), abandoned: true });
     if (this.#abandoned > this.#options.maxAbandoned) this.#deps.onTooManyAbandoned(this.#abandoned);
+  }
+
+  #isTooLarge(outcome: Outcome): outcome is LargeSuccess {
+    return outcome.kind === 'succeeded' && (outcome.result?.length ?? 0) > this.#options.resultMaxBytes;
+  }
+
+  /** A store that fails fails the attempt, which may be repeated; the attempt's deadline bounds the wait. Never rejects. */
+  async #storeResult(running: Running, { result }: LargeSuccess): Promise<void> {
+    try {
+      await running.ctx.saveResult(result);
+      this.#ended(running, { kind: 'succeeded', result: undefined });
+    } catch (thrown) {
+      this.#ended(running, outcomeOfThrown(running.attempt.type, thrown, running.ctx));
+    }
   }
 
   #ended(running: Running, outcome: Outcome): void {
@@ -235,8 +268,16 @@ export class RunHandler implements Part {
     // A finished run is not thrown away, even when it finished in its grace.
     const final = running.cutBy === undefined || outcome.kind === 'succeeded' ? outcome : cutOutcome(running);
     this.#remove(running);
-    if (cleaned === undefined) running.settle(final);
-    else void cleaned.then(() => running.settle(final)); // never rejects
+    if (cleaned === undefined) this.#settle(running, final);
+    else void cleaned.then(() => this.#settle(running, final)); // never rejects
+  }
+
+  #settle({ attempt, ctx, settle }: Running, outcome: Outcome): void {
+    const lines = ctx.close();
+    if (lines !== undefined && (outcome.kind !== 'succeeded' || attempt.type.keepLogs === true)) {
+      this.#deps.onLines(attempt, lines);
+    }
+    settle(ctx.mayBeSettled ? { ...outcome, mayBeSettled: true } : outcome);
   }
 
   #remove(running: Running): void {

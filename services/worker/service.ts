@@ -7,6 +7,7 @@ import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import { EXIT } from '../../shared/lifecycle/process-main.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
+import { openFileStore } from '../../shared/files/open-store.ts';
 import { HealthServer } from '../../shared/http/health.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { Breakers } from '../../shared/resilience/breaker.ts';
@@ -15,16 +16,22 @@ import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone
 import { describeTask } from '../../shared/tasks/define-task.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
-import { DEFAULT_HTTP_REQUEST, createHttpRequestType } from './builtin/http-request.ts';
+import { AttemptLogs } from './attempt-logs.ts';
+import { createBuiltInTypes } from './builtin/all.ts';
 import { ClaimBook } from './claim-book.ts';
 import { Claims } from './claims.ts';
 import { isDependencyFailure } from './dependency-failure.ts';
 import { createDrain } from './drain.ts';
+import { FileSaver } from './file-saver.ts';
 import { Intake } from './intake.ts';
 import { Isolation } from './isolation.ts';
 import { Leases } from './leases.ts';
+import { Measures } from './measures.ts';
 import { observeAttempts } from './observe.ts';
+import { Places } from './places.ts';
+import { DatabaseOnceStore } from './once-store.ts';
 import { Progress } from './progress.ts';
+import { QueueModes } from './queue-modes.ts';
 import { loadRegistry } from './registry.ts';
 import { RunHandler } from './run-handler.ts';
 import { Settles } from './settles.ts';
@@ -38,13 +45,13 @@ const ABORT_GRACE_MS = 1_000;
 /** Makes a worker. Throws `task-module-invalid` where a module of task types cannot be loaded. */
 export async function createWorker(context: ServiceContext): Promise<Service> {
   const { config, clock, log, random } = context;
-  const { worker, lease } = config;
+  const { worker, lease, files } = config;
   const version = worker.codeVersion === '' ? 'unknown' : worker.codeVersion;
   const metrics = createMetrics({ service: 'worker', version, withProcess: true });
   const registry = await loadRegistry({
     modules: worker.tasks,
     baseDir: process.cwd(),
-    builtIn: [createHttpRequestType(clock, { ...DEFAULT_HTTP_REQUEST, allowHosts: config.httpRequest.allowHosts })],
+    builtIn: createBuiltInTypes(clock, config),
   });
   const threaded = registry.all().find(({ isolation }) => isolation === 'thread');
   if (threaded !== undefined && worker.threads === 0) {
@@ -76,8 +83,14 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     { root: worker.tempDir === '' ? join(tmpdir(), `warren-${config.prefix}`) : worker.tempDir },
   );
   const progress = new Progress({ db, clock, log, random, onFailure });
+  const once = new DatabaseOnceStore({ db, clock, log, random });
+  const { schema } = config.postgres;
+  const attemptLogs = new AttemptLogs({ db, clock, log, random, metrics, onFailure });
+  const measures: Measures = new Measures({ db, clock, log, random, onFailure, started: () => intake.starts });
+  const store = await openFileStore(files);
+  const saver = new FileSaver({ db, store, log, metrics }, files);
   const threads = new ThreadPool(
-    { moduleOf: (name) => registry.moduleOf(name) },
+    { moduleOf: (name) => registry.moduleOf(name), once, schema },
     { ...DEFAULT_THREADS, maxThreads: worker.threads, maxHeapMegabytes: worker.threadHeapMegabytes },
   );
   const runner = new RunHandler(
@@ -88,17 +101,28 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       threads,
       tempDirs,
       breakers,
-      onProgress: (taskId, attempt, fraction, step) => progress.say(taskId, attempt, fraction, step),
+      once,
+      schema,
+      saveFile: (file) => saver.save(file),
+      onProgress: (taskId, attempt, word) => progress.say(taskId, attempt, word),
+      onLines: (attempt, lines) => attemptLogs.keep(attempt, lines),
       onTooManyAbandoned: (count) =>
         context.requestStop(EXIT.temporary, `${count} handlers ignore their abort; start this worker anew`),
     },
-    { resultMaxBytes: worker.resultMaxBytes, abortGraceMs: ABORT_GRACE_MS, maxAbandoned: worker.maxAbandoned },
+    {
+      resultMaxBytes: worker.resultMaxBytes,
+      storedResultMaxBytes: store === undefined ? 0 : files.resultMaxBytes,
+      abortGraceMs: ABORT_GRACE_MS,
+      maxAbandoned: worker.maxAbandoned,
+    },
   );
   const isolation = new Isolation(() => clock.monotonicMs());
   const settles = new Settles(
     { db, clock, log, random, book, invite },
     { maxBatch: MOST_IN_A_BATCH, codeVersion: version },
   );
+  const queueModes = new QueueModes({ db, clock, log, random, onFailure });
+  const places = new Places({ db, invite, log });
   const unstarted = new Unstarted({ db, clock, invite, log }, { maxBatch: MOST_IN_A_BATCH });
   const leases: Leases = new Leases(
     {
@@ -149,6 +173,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       queueName: names.queue,
       onQueueMissing: async () => await topology.restore(),
       canClaim: () => db.isAvailable,
+      isQueuePaused: (queue) => queueModes.isPaused(queue),
       attempt: {
         findType: (name) => registry.find(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
@@ -156,15 +181,18 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         isolation,
         markAlone: async (claim) => await claims.markAlone(claim),
         abandonedHandlers: () => runner.abandonedCount,
-        run: (type, { taskId, attempt, input }) => runner.run({ type, taskId: taskId as TaskId, attempt, input }),
+        run: (type, { taskId, attempt, claimId, input }) =>
+          runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input }),
         succeed: (claim, result) => settles.succeed(claim, result),
         settle: (claim, verdict) => settles.settle(claim, verdict),
+        freePlace: (type, key) => places.free(type, key),
+        whenDecided: async (claim) => await settles.whenDecided(claim),
         mostUnansweredMs: config.amqp.ackTimeoutMs / 2,
         inviteAgain: async (wanted) => await unstarted.inviteAgain(wanted),
         isDraining: () => intake.isDraining,
         random,
         log,
-        observe: observeAttempts(metrics, log, () => clock.monotonicMs()),
+        observe: observeAttempts({ metrics, measures, log, nowMs: () => clock.monotonicMs() }),
       },
     },
     {
@@ -223,7 +251,10 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       { name: 'health', part: health },
       { name: 'drain', part: createDrain({ intake, runner, claims, settles, clock, random, log, onFailure }) },
       { name: 'intake', part: intake },
+      { name: 'queue modes', part: queueModes },
       { name: 'progress', part: progress },
+      { name: 'attempt logs', part: attemptLogs },
+      { name: 'measures', part: measures },
       {
         name: 'breakers',
         part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(breakers.stop()) },
@@ -231,6 +262,10 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       { name: 'leases', part: leases },
       { name: 'announcement', part: announcement },
       { name: 'temporary directories', part: tempDirs },
+      {
+        name: 'file store',
+        part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(store?.close()) },
+      },
       ...backbone.parts,
     ],
     log,

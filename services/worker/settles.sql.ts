@@ -1,5 +1,6 @@
 /** The statements that end attempts. Each names id, attempt and claim: the fence that a worker without its claim cannot pass. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { countInLedger, ofThisDeath, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Ends attempts that succeeded, and counts them in the ledger. Locks the rows in id order. `finishedClaims` are claims of
@@ -33,13 +34,7 @@ export const settleSucceeded = statement<
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
       returning t.id, t.attempt, t.type
-    ), counted as (
-      insert into ledger_entries as l (hour, type, entry, backend, tasks)
-      select task_hour(id), type, 'succeeded', pg_backend_pid(), count(*)
-        from settled
-       group by 1, 2, 3
-       order by 1, 2, 3
-      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
+    ), counted as (${countInLedger(sql`'succeeded'`, sql`settled`)}
     )
     select id, attempt from settled`,
   columns: { id: 'uuid', attempt: 'int4' },
@@ -101,13 +96,7 @@ export const settleOthers = statement<
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
       returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation
-    ), counted as (
-      insert into ledger_entries as l (hour, type, entry, backend, tasks)
-      select task_hour(id), type, state::text, pg_backend_pid(), count(*)
-        from settled where state in ('dead', 'cancelled')
-       group by 1, 2, 3
-       order by 1, 2, 3
-      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
+    ), counted as (${countInLedger(sql`state::text`, sql`settled where state in ('dead', 'cancelled')`)}
     ), history as (
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code,
                             error_message, error_stack, code_version)
@@ -131,19 +120,8 @@ export const settleOthers = statement<
              l.error_message, l.error_stack
         from locked l
         join settled s on s.id = l.id and s.attempt = l.attempt
-       where s.state = 'dead'
-      -- Open still: somebody made the task live again by hand. It holds up nobody else, and its letter is of this death now.
-      on conflict (task_id) where state in ('open', 'replaying') do update
-         set reason = excluded.reason, queue = excluded.queue, attempt = excluded.attempt, died_at = excluded.died_at,
-             error_type = excluded.error_type, error_code = excluded.error_code, error_message = excluded.error_message,
-             error_stack = excluded.error_stack, recorded_at = null, exchange = null, routing_key = null,
-             properties = null, headers = null, x_death = null, evidence_key = null
-    ), invited as (
-      insert into outbox (retry_at, task_ids, types, queues, priorities, generations)
-      select clock_timestamp() + interval '10 s', array_agg(id), array_agg(type), array_agg(queue),
-             array_agg(priority), array_agg(generation)
-        from settled where state = 'pending' having count(*) > 0
-      returning id
+       where s.state = 'dead'${ofThisDeath}
+    ), invited as (${writeOutbox(sql`settled where state = 'pending'`)}
     ), forgotten as (
       delete from cancel_requests c using settled s where c.task_id = s.id and s.state in ('dead', 'cancelled')
     ), gone as (
@@ -169,6 +147,22 @@ export const readSettled = statement<[ids: readonly string[]]>()({
   name: 'read_settled',
   text: sql`select id, attempt, claim_id, state::text as state from tasks where id = any($1::uuid[])`,
   columns: { id: 'uuid', attempt: 'int4', claim_id: 'uuid?', state: 'text' },
+});
+
+/**
+ * Whether a task's row can be had at once, or is no longer this attempt's: what a transaction of its handler does with it is
+ * decided then.
+ */
+export const probeSettled = statement<[id: string, attempt: number, claimId: string]>()({
+  name: 'probe_settled',
+  text: sql`
+    with mine as (
+      select id from tasks where id = $1::uuid and attempt = $2::int4 and claim_id = $3::uuid and state = 'running'
+    ), free as (
+      select t.id from tasks t join mine m on m.id = t.id for no key update of t skip locked
+    )
+    select exists (select from free) or not exists (select from mine) as is_decided`,
+  columns: { is_decided: 'bool' },
 });
 
 /** Forgets claims of which nothing runs any more, where no later settle came by to do it. */

@@ -14,7 +14,7 @@ import { describeError } from '../../shared/tasks/outcome.ts';
 import type { Clock } from '../../shared/time/clock.ts';
 import type { ClaimBook } from './claim-book.ts';
 import type { Claim } from './claims.ts';
-import { forgetClaims, readSettled, settleOthers, settleSucceeded } from './settles.sql.ts';
+import { forgetClaims, probeSettled, readSettled, settleOthers, settleSucceeded } from './settles.sql.ts';
 import type { Verdict } from './verdict.ts';
 
 /** What a settle came to: the task's state now, or `fenced` where the claim was no longer this worker's. */
@@ -74,6 +74,31 @@ export class Settles {
   /** Ends an attempt in any other way. */
   settle(claim: Claim, verdict: Verdict): Promise<Settled> {
     return this.#others.add({ claim, verdict });
+  }
+
+  /**
+   * Resolves once no transaction of the handler holds the task any more: it was committed, and the row says that the attempt
+   * succeeded, or it was not, and the attempt is still to be settled. A settle that met it in a batch would hold up others.
+   */
+  async whenDecided({ taskId, attempt, claimId }: Claim): Promise<void> {
+    const { clock, db, log, random } = this.#deps;
+    for (let looks = 0; ; looks += 1) {
+      const isDecided = await this.#untilAnswered(1, async () => {
+        const [row] = await run(db, probeSettled, taskId, attempt, claimId);
+        return row?.is_decided === true;
+      });
+      if (isDecided) return;
+      if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' });
+      if (looks > 0 && isWorthTelling(looks)) {
+        log.warn('settle waits for a transaction of its handler', {
+          taskId,
+          attempt,
+          looks,
+          hint: 'commit or roll back before the handler ends',
+        });
+      }
+      await clock.sleep(Math.min(20 * 2 ** looks, LONGEST_PAUSE_MS) * (0.5 + random() / 2), this.#stopping.signal);
+    }
   }
 
   /** Resolves when every settle is through. */

@@ -1,5 +1,8 @@
 /** Runs inside a thread: finds the type in its module and calls its handler, with a context that speaks to the worker. */
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
+import type { FileReference } from '../../shared/files/file-reference.ts';
 import { redact } from '../../shared/observability/redact.ts';
 import type { LogFields, Logger } from '../../shared/observability/log.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
@@ -9,7 +12,10 @@ import type { Outcome } from '../../shared/tasks/outcome.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { callHandler } from './call-handler.ts';
 import { AttemptContext } from './context.ts';
+import type { ProgressWord } from './context.ts';
 import { isDependencyFailure } from './dependency-failure.ts';
+import type { FileToSave } from './file-saver.ts';
+import type { OnceAnswer, OnceStep } from './once-store.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
 const PROGRESS_EVERY_MS = 100;
@@ -29,11 +35,20 @@ export async function runInThread(call: ThreadCall): Promise<Outcome> {
       log: line.logger({}),
       breakers: { run: (name, fn) => line.breaker(name, fn) },
       tempDirs: { make: () => line.tempDir(), remove: () => Promise.resolve() }, // the worker removes it, also after a kill
-      onProgress: (_taskId, _attempt, fraction, step) => line.progress(fraction, step),
+      saveFile: (file) => line.saveFile(file),
+      onProgress: (_taskId, _attempt, word) => line.progress(word),
+      once: { ask: async (_proof, step) => await line.once(step) },
+      schema: call.schema,
+      onSettleWith: () => line.say({ kind: 'settlesWith' }),
+      lineClock: undefined, // the worker keeps what it is told, also of a thread that it kills
     },
-    type,
-    call.taskId,
-    call.attempt,
+    {
+      type,
+      taskId: call.taskId,
+      attempt: call.attempt,
+      claimId: call.claimId,
+      resultMaxBytes: call.resultMaxBytes,
+    },
   );
   line.onAbort = (reason) => ctx.abort(reason);
   try {
@@ -76,8 +91,8 @@ class WorkerLine {
   }
 
   /** Said at most ten times a second, the last word always: a loop that never pauses would fill the worker's memory. */
-  progress(fraction: number, step: string | undefined): void {
-    this.#progress = { kind: 'progress', fraction, step };
+  progress(word: ProgressWord): void {
+    this.#progress = { kind: 'progress', ...word };
     const restMs = this.#progressSaidAtMs + PROGRESS_EVERY_MS - systemClock.monotonicMs();
     if (restMs <= 0) this.#sayProgress();
     else this.#cancelProgress ??= systemClock.after(restMs, () => this.#sayProgress());
@@ -109,6 +124,26 @@ class WorkerLine {
     const answer = await this.#ask((id) => ({ kind: 'tempDirAsked', id }));
     if (answer.kind === 'tempDir' && answer.path !== undefined) return answer.path;
     throw new WarrenError('internal', { reason: answer.kind === 'tempDir' ? answer.reason : answer.kind });
+  }
+
+  async once(step: OnceStep): Promise<OnceAnswer> {
+    const answer = await this.#ask((id) => ({ kind: 'onceAsked', id, step }));
+    if (answer.kind === 'onceAnswered') return answer.answer;
+    if (answer.kind === 'onceFailed') throw new WarrenError(answer.code, { ...answer.facts });
+    throw new WarrenError('internal', { reason: answer.kind });
+  }
+
+  /** The worker reads from a path; bytes and streams are written to a file of the attempt first. */
+  async saveFile({ source, description, signal }: FileToSave): Promise<FileReference> {
+    const path = typeof source === 'string' ? source : join(await this.tempDir(), `saved-${(this.#lastId += 1)}`);
+    if (typeof source !== 'string') await writeFile(path, source, { signal, mode: 0o600 });
+    try {
+      const answer = await this.#ask((id) => ({ kind: 'saveAsked', id, path, description: { ...description } }));
+      if (answer.kind === 'saved') return answer.reference;
+      throw failureOf(answer);
+    } finally {
+      if (typeof source !== 'string') await rm(path, { force: true });
+    }
   }
 
   async breaker<T>(name: string, fn: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -169,6 +204,13 @@ class WorkerLine {
     this.#answers.get(message.id)?.(message);
     this.#answers.delete(message.id);
   }
+}
+
+function failureOf(answer: ToThread): Error {
+  if (answer.kind !== 'saveFailed') return new WarrenError('internal', { reason: answer.kind });
+  const { code, facts, message, errorCode } = answer.failure;
+  if (code !== undefined) return new WarrenError(code, { ...facts });
+  return Object.assign(new Error(message), errorCode === undefined ? {} : { code: errorCode });
 }
 
 function refusalOf(breaker: string, delayMs: number, cause?: unknown): WarrenError {

@@ -1,6 +1,10 @@
 /** What passes between the worker and a handler in a thread. Everything here can be cloned. */
 import type { MessagePort } from 'node:worker_threads';
+import type { ErrorCode } from '../../shared/errors/catalogue.ts';
+import type { FileDescription, FileReference } from '../../shared/files/file-reference.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
+import type { ProgressWord } from './context.ts';
+import type { OnceAnswer, OnceStep } from './once-store.ts';
 
 /** One call. */
 export interface ThreadCall {
@@ -9,6 +13,9 @@ export interface ThreadCall {
   readonly taskType: string;
   readonly taskId: TaskId;
   readonly attempt: number;
+  readonly claimId: string;
+  /** Schema of Warren's tables. */
+  readonly schema: string;
   readonly input: Uint8Array;
   readonly resultMaxBytes: number;
   /** Whether debug lines of the handler go anywhere. */
@@ -16,9 +23,18 @@ export interface ThreadCall {
   readonly port: MessagePort;
 }
 
+/** Why a file was not saved. `code`: of the catalogue where it was an error of Warren. */
+export interface SaveFailure {
+  readonly code: ErrorCode | undefined;
+  readonly facts: object;
+  /** Of any other error. */
+  readonly message: string;
+  readonly errorCode: string | undefined;
+}
+
 /** From the thread. Each `…Asked` gets one answer with its `id`. */
 export type FromThread =
-  | { readonly kind: 'progress'; readonly fraction: number; readonly step: string | undefined }
+  | ({ readonly kind: 'progress' } & ProgressWord)
   | {
       readonly kind: 'log';
       readonly level: 'error' | 'warn' | 'info' | 'debug';
@@ -26,7 +42,11 @@ export type FromThread =
       readonly fields: object | undefined;
     }
   | { readonly kind: 'tempDirAsked'; readonly id: number }
+  | { readonly kind: 'saveAsked'; readonly id: number; readonly path: string; readonly description: FileDescription }
   | { readonly kind: 'breakerAsked'; readonly id: number; readonly name: string }
+  | { readonly kind: 'onceAsked'; readonly id: number; readonly step: OnceStep }
+  /** The handler settles in a transaction of its own, from its thread. */
+  | { readonly kind: 'settlesWith' }
   /**
    * The call that a breaker let through has ended. `failed` only where that speaks against the dependency: then the answer is
    * what it means for the caller, `breakerOpen` or `breakerCallFailed`.
@@ -37,6 +57,11 @@ export type FromThread =
 export type ToThread =
   | { readonly kind: 'abort'; readonly code: 'attempt-timeout' | 'attempt-interrupted'; readonly facts: object }
   | { readonly kind: 'tempDir'; readonly id: number; readonly path: string | undefined; readonly reason: string }
+  | { readonly kind: 'onceAnswered'; readonly id: number; readonly answer: OnceAnswer }
+  /** The step could not be done. */
+  | { readonly kind: 'onceFailed'; readonly id: number; readonly code: ErrorCode; readonly facts: object }
+  | { readonly kind: 'saved'; readonly id: number; readonly reference: FileReference }
+  | { readonly kind: 'saveFailed'; readonly id: number; readonly failure: SaveFailure }
   | { readonly kind: 'breakerLetThrough'; readonly id: number }
   | { readonly kind: 'breakerOpen'; readonly id: number; readonly delayMs: number }
   | { readonly kind: 'breakerCallFailed'; readonly id: number }

@@ -8,9 +8,11 @@ import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
 import { codeOf, toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError, isWarrenError } from '../../shared/errors/warren-error.ts';
+import type { FileDescription } from '../../shared/files/file-reference.ts';
 import { NonRetryable } from '../../shared/tasks/handler-errors.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { AttemptContext } from './context.ts';
+import type { AttemptProof, OnceStep, OnceStore } from './once-store.ts';
 import type { AttemptToRun, ThreadCallOptions, ThreadRun, Threads } from './run-handler.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
@@ -18,6 +20,10 @@ import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 export interface ThreadPoolDeps {
   /** URL of the module that exports a type; see Registry. */
   readonly moduleOf: (taskType: string) => string | undefined;
+  /** Where side effects are kept. */
+  readonly once: OnceStore;
+  /** Schema of Warren's tables. */
+  readonly schema: string;
 }
 
 /** How threads run. */
@@ -64,7 +70,7 @@ export class ThreadPool implements Threads {
   run(attempt: AttemptToRun, ctx: AttemptContext, call: ThreadCallOptions): ThreadRun {
     const killing = new AbortController();
     const channel = new MessageChannel();
-    const speaker = new ThreadSpeaker(channel.port1, ctx);
+    const speaker = new ThreadSpeaker(channel.port1, ctx, { store: this.#deps.once, proof: proofOf(attempt) });
     return {
       outcome: this.#run(attempt, ctx, call, channel.port2, killing.signal).finally(() => speaker.close()),
       abort: (reason) => speaker.abort(reason),
@@ -100,6 +106,8 @@ export class ThreadPool implements Threads {
         taskType: type.name,
         taskId,
         attempt: attempt.attempt,
+        claimId: attempt.claimId,
+        schema: this.#deps.schema,
         input: new Uint8Array(attempt.input), // a copy: of a view, the whole buffer below it would be sent
         resultMaxBytes: call.resultMaxBytes,
         isDebug: ctx.log.isDebug,
@@ -159,13 +167,19 @@ export class ThreadPool implements Threads {
 class ThreadSpeaker {
   readonly #port: MessagePort;
   readonly #ctx: AttemptContext;
+  readonly #once: { readonly store: OnceStore; readonly proof: AttemptProof };
   readonly #calls = new Map<number, (how: 'well' | 'failed' | 'left') => void>();
   /** What the failure of a call behind a breaker means for it. */
   readonly #meanings = new Map<number, Promise<ToThread>>();
 
-  constructor(port: MessagePort, ctx: AttemptContext) {
+  constructor(
+    port: MessagePort,
+    ctx: AttemptContext,
+    once: { readonly store: OnceStore; readonly proof: AttemptProof },
+  ) {
     this.#port = port;
     this.#ctx = ctx;
+    this.#once = once;
     port.on('message', (message: FromThread) => this.#hear(message));
     port.unref();
   }
@@ -188,13 +202,22 @@ class ThreadSpeaker {
   #hear(message: FromThread): void {
     switch (message.kind) {
       case 'progress':
-        this.#ctx.progress(message.fraction, message.step);
+        this.#ctx.progress(message.fraction, message.step, message.message);
         return;
       case 'log':
         this.#ctx.log[message.level](message.message, message.fields as Record<string, unknown> | undefined);
         return;
       case 'tempDirAsked':
         void this.#tempDir(message.id);
+        return;
+      case 'onceAsked':
+        void this.#askOnce(message.id, message.step);
+        return;
+      case 'settlesWith':
+        this.#ctx.markSettling();
+        return;
+      case 'saveAsked':
+        void this.#save(message.id, message.path, message.description);
         return;
       case 'breakerAsked':
         this.#meanings.set(message.id, this.#breaker(message.id, message.name));
@@ -211,11 +234,36 @@ class ThreadSpeaker {
     if (failed && meaning !== undefined) this.#say(await meaning);
   }
 
+  /** Never rejects. */
+  async #askOnce(id: number, step: OnceStep): Promise<void> {
+    try {
+      const answer = await this.#once.store.ask(this.#once.proof, step, this.#ctx.signal);
+      this.#say({ kind: 'onceAnswered', id, answer });
+    } catch (thrown) {
+      const { code, facts } = isWarrenError(thrown)
+        ? thrown
+        : new WarrenError('internal', { reason: toError(thrown).message });
+      this.#say({ kind: 'onceFailed', id, code, facts });
+    }
+  }
+
   async #tempDir(id: number): Promise<void> {
     try {
       this.#say({ kind: 'tempDir', id, path: await this.#ctx.tempDir(), reason: '' });
     } catch (thrown) {
       this.#say({ kind: 'tempDir', id, path: undefined, reason: toError(thrown).message });
+    }
+  }
+
+  async #save(id: number, path: string, description: FileDescription): Promise<void> {
+    try {
+      this.#say({ kind: 'saved', id, reference: await this.#ctx.saveFile(path, description) });
+    } catch (thrown) {
+      const { message } = toError(thrown);
+      const failure = isWarrenError(thrown)
+        ? { code: thrown.code, facts: thrown.facts, message, errorCode: undefined }
+        : { code: undefined, facts: {}, message, errorCode: codeOf(thrown) };
+      this.#say({ kind: 'saveFailed', id, failure });
     }
   }
 
@@ -248,6 +296,11 @@ class ThreadSpeaker {
   #say(message: ToThread): void {
     this.#port.postMessage(message); // into a closed port: silently dropped
   }
+}
+
+/** A copy without the input and the type. */
+function proofOf({ taskId, attempt, claimId }: AttemptToRun): AttemptProof {
+  return { taskId, attempt, claimId };
 }
 
 /** What ended the thread, in the words of whoever reads the history; `undefined` where the handler's own error did. */

@@ -59,7 +59,8 @@ const MOST_FAILURES_KNOWN = 100;
 
 /** amqplib's inner connection; its socket must be let go by force where the peer no longer answers. */
 interface InnerConnection {
-  readonly stream?: { destroy(error?: Error): void };
+  readonly stream?: { destroy(error?: Error): void; readonly writableEnded?: boolean };
+  readonly blocked?: boolean;
 }
 
 /** A connection that is made again whenever it is lost. */
@@ -257,6 +258,13 @@ export class AmqpConnection implements Part, ChannelSource {
       letGo(model);
       return;
     }
+    const inner = model.connection as InnerConnection;
+    if (inner.stream?.writableEnded === true) {
+      // Closed in the same read that opened it: that was told before amqp-connection-manager listened.
+      this.#failed(new Error('the server closed the connection as soon as it was open'));
+      this.#manager?.reconnect();
+      return;
+    }
     guardHeaders(model);
     gatherWrites(model);
     if (this.#upSinceMs > 0) this.#reconnects += 1;
@@ -268,7 +276,8 @@ export class AmqpConnection implements Part, ChannelSource {
     this.#capabilities = capabilitiesOf(model.connection.serverProperties.version);
     this.#deps.log.info('broker connected', { server: this.#trying?.shown, version: this.brokerVersion });
     for (const { resolve } of this.#waiting) resolve();
-    this.#tellAll();
+    if (inner.blocked === true) this.#setBlocked('an alarm from before this connection');
+    else this.#tellAll();
   }
 
   #wentDown(err: Error | undefined): void {

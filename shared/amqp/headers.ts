@@ -2,6 +2,7 @@
  * AMQP headers as amqplib gives them: their size, what cannot be sent, and a form in which they can be kept in a jsonb
  * column and sent again unchanged.
  */
+import { isStorableText } from '../text/storable.ts';
 
 /** A table of AMQP fields: texts, numbers, booleans, null, Buffers, lists, tables, `{'!': 'timestamp' | 'decimal', value}`. */
 export type Headers = Readonly<Record<string, unknown>>;
@@ -11,8 +12,6 @@ export type StoredHeaders = Readonly<Record<string, unknown>>;
 
 /** Levels. amqplib can decode some thousands, each of which costs us stack as well. */
 const DEEPEST = 500;
-// oxlint-disable-next-line no-control-regex -- U+0000 is what Postgres cannot keep
-const NOT_STORABLE = /\u0000|\p{Surrogate}/u;
 const TAG = '$';
 
 /** Bytes of headers on the wire; `Infinity` where they nest deeper than 500. */
@@ -144,7 +143,7 @@ function findFirst<T, R>(items: readonly T[], find: (item: T) => R | undefined):
 function stored(value: unknown, depth: number): unknown {
   if (depth > DEEPEST) return { [TAG]: 'deeper' };
   if (typeof value === 'string') {
-    return NOT_STORABLE.test(value) ? { [TAG]: 's', v: Buffer.from(value, 'utf16le').toString('base64') } : value;
+    return isStorableText(value) ? value : { [TAG]: 's', v: Buffer.from(value, 'utf16le').toString('base64') };
   }
   if (typeof value === 'number') return Number.isFinite(value) ? value : { [TAG]: 'f', v: String(value) };
   if (typeof value === 'boolean') return value;
@@ -159,7 +158,7 @@ function stored(value: unknown, depth: number): unknown {
 
 function storedTable(table: object, depth: number): unknown {
   const entries = entriesOf(table).map(([name, value]) => [name, stored(value, depth + 1)] as const);
-  const isPlain = entries.every(([name]) => name !== TAG && name !== '__proto__' && !NOT_STORABLE.test(name));
+  const isPlain = entries.every(([name]) => name !== TAG && name !== '__proto__' && isStorableText(name));
   return isPlain
     ? Object.fromEntries(entries)
     : { [TAG]: 't', v: entries.map(([name, value]) => [stored(name, 0), value]) };

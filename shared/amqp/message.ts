@@ -2,6 +2,8 @@
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { headersBytes } from './headers.ts';
 import type { Headers } from './headers.ts';
+import { countCharacters } from '../text/characters.ts';
+import { isStorableText } from '../text/storable.ts';
 import { isQueueName } from './topology.ts';
 
 /** Limits of what comes in. The first three can be configured; these are their defaults. */
@@ -19,6 +21,7 @@ export const MESSAGE_LIMITS = {
   tags: 20,
   tagLength: 100,
   businessKeyLength: 200,
+  uniqueKeyLength: 200,
 } as const;
 
 /** Content type of all that Warren publishes and takes. */
@@ -33,7 +36,19 @@ export const SUBMISSION_HEADERS = {
   maxAttempts: 'warren-max-attempts',
   tags: 'warren-tags',
   businessKey: 'warren-business-key',
+  uniqueKey: 'warren-unique-key',
+  uniqueWhile: 'warren-unique-while',
+  uniqueWithinMs: 'warren-unique-within-ms',
+  onConflict: 'warren-on-conflict',
+  replyOutcome: 'warren-reply-outcome',
 } as const;
+
+/** While what a task holds its unique key. */
+export const UNIQUE_WHILE = ['waiting', 'unfinished'] as const;
+/** What happens to a submission while another task holds its unique key. */
+export const CONFLICT_RULES = ['return', 'replace', 'reject'] as const;
+/** One of them. */
+export type ConflictRule = (typeof CONFLICT_RULES)[number];
 
 /** The message in a work queue: names a task, carries no payload. */
 export interface Invitation {
@@ -82,6 +97,11 @@ export interface SubmissionValues {
   maxAttempts?: number;
   tags?: readonly string[];
   businessKey?: string;
+  uniqueKey?: string;
+  uniqueWhile?: (typeof UNIQUE_WHILE)[number];
+  uniqueWithinMs?: number;
+  onConflict?: ConflictRule;
+  replyOutcome?: boolean;
 }
 
 /** Why a submission is refused: the header at fault, in words, with the code of the catalogue. */
@@ -124,7 +144,17 @@ export function parseSubmissionHeaders(
       'field-invalid',
     );
   }
-  return { ok: true, values };
+  const fault = findUniqueFault(values);
+  return fault === undefined ? { ok: true, values } : refused(...fault, 'field-invalid');
+}
+
+function findUniqueFault(values: SubmissionValues): readonly [field: string, reason: string] | undefined {
+  const { uniqueKey, uniqueWhile, uniqueWithinMs, onConflict } = values;
+  if (uniqueWhile !== undefined && uniqueWithinMs !== undefined) {
+    return [SUBMISSION_HEADERS.uniqueWithinMs, `must not be given together with ${SUBMISSION_HEADERS.uniqueWhile}`];
+  }
+  const isAlone = uniqueKey === undefined && (uniqueWhile ?? uniqueWithinMs ?? onConflict) !== undefined;
+  return isAlone ? [SUBMISSION_HEADERS.uniqueKey, 'is required where the other headers of uniqueness are'] : undefined;
 }
 
 type SubmissionKey = keyof typeof SUBMISSION_HEADERS;
@@ -166,12 +196,31 @@ function readInto(values: SubmissionValues, key: SubmissionKey, value: unknown):
       values.tags = [...new Set(tags as string[])];
       return undefined;
     }
-    case 'businessKey': {
-      const reason = findTextFault(value, MESSAGE_LIMITS.businessKeyLength);
+    case 'businessKey':
+    case 'uniqueKey': {
+      const reason = findTextFault(value, MESSAGE_LIMITS[`${key}Length`]);
       if (reason !== undefined) return reason;
-      values.businessKey = value as string;
+      values[key] = value as string;
       return undefined;
     }
+    case 'uniqueWhile':
+      if (!isOneOf(value, UNIQUE_WHILE)) return `must be one of ${UNIQUE_WHILE.join(', ')}`;
+      values.uniqueWhile = value;
+      return undefined;
+    case 'uniqueWithinMs':
+      if (!isIntegerFrom(value, 1, MESSAGE_LIMITS.delayMs)) {
+        return `must be an integer from 1 to ${MESSAGE_LIMITS.delayMs}, sent as a number`;
+      }
+      values.uniqueWithinMs = value;
+      return undefined;
+    case 'onConflict':
+      if (!isOneOf(value, CONFLICT_RULES)) return `must be one of ${CONFLICT_RULES.join(', ')}`;
+      values.onConflict = value;
+      return undefined;
+    case 'replyOutcome':
+      if (typeof value !== 'boolean') return 'must be true or false, sent as a boolean';
+      values.replyOutcome = value;
+      return undefined;
   }
 }
 
@@ -186,15 +235,9 @@ function findTagsFault(tags: unknown): string | undefined {
 }
 
 function findTextFault(text: unknown, longest: number): string | undefined {
-  if (typeof text !== 'string' || text === '' || text.length > longest)
+  if (typeof text !== 'string' || text === '' || countCharacters(text) > longest)
     return `must be a text of 1 to ${longest} characters`;
   return isStorableText(text) ? undefined : 'must not hold U+0000 or a lone surrogate';
-}
-
-/** False for a text that Postgres cannot keep: one with U+0000 or a lone surrogate. */
-export function isStorableText(text: string): boolean {
-  // oxlint-disable-next-line no-control-regex -- U+0000 is what is looked for
-  return !/\u0000|\p{Surrogate}/u.test(text);
 }
 
 const ISO_INSTANT = /^(\d{4})-(\d{2})-(\d{2})T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
@@ -217,6 +260,10 @@ export function parseInstant(value: unknown): Date | undefined {
 function within(instant: Date): Date | undefined {
   const ms = instant.getTime();
   return ms >= 0 && ms < 253_402_300_800_000 ? instant : undefined;
+}
+
+function isOneOf<Value extends string>(value: unknown, values: readonly Value[]): value is Value {
+  return (values as readonly unknown[]).includes(value);
 }
 
 function isIntegerFrom(value: unknown, lowest: number, highest: number): value is number {

@@ -86,6 +86,11 @@ export function namesOf(prefix: string): Names {
   };
 }
 
+/** True for the name of a queue that is Warren's own: nobody outside may have it written to by our hand. */
+export function isOwnQueue(name: string, { ingress, dead, queue }: Pick<Names, 'ingress' | 'dead' | 'queue'>): boolean {
+  return name === ingress || name === dead || name.startsWith(queue(''));
+}
+
 /** The topology. Throws `field-invalid` for a prefix or queue name that cannot be one. */
 export function topologyOf(options: TopologyOptions): Topology {
   const names = namesOf(options.prefix);

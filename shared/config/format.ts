@@ -27,6 +27,14 @@ export interface Token {
   readonly token: string;
 }
 
+/** A rule that puts failures into a group of its own name. */
+export interface GroupRule {
+  /** Name of the group. */
+  readonly group: string;
+  /** Which failures, in the filter language. */
+  readonly filter: string;
+}
+
 /** What a token may do, each more than the one before: look; act on tasks and letters; edit; everything. */
 export const ROLES = ['viewer', 'operator', 'editor', 'admin'] as const;
 /** One of `ROLES`. */
@@ -99,6 +107,11 @@ export function text(doc: string, value: string, pattern: RegExp, allowed: strin
   };
 }
 
+/** A secret that `pattern` matches, empty where none is given; `allowed` says it in words. */
+export function secretText(doc: string, pattern: RegExp, allowed: string): Setting<string> {
+  return { ...text(doc, '', pattern, allowed), sensitive: true };
+}
+
 /** A list of texts; in the environment separated by commas. */
 export function list(doc: string, pattern: RegExp, allowed: string): Setting<readonly string[]> {
   return {
@@ -112,6 +125,15 @@ export function list(doc: string, pattern: RegExp, allowed: string): Setting<rea
       const index = given.findIndex((item: unknown) => typeof item !== 'string' || !pattern.test(item));
       if (index >= 0) throw new Error(`must be a list, each ${allowed}; item ${index + 1} is not`);
     },
+  };
+}
+
+/** A list of secrets; in the environment separated by commas. Never repeated in what is said of it. */
+export function secretList(doc: string, pattern: RegExp, allowed: string): Setting<readonly string[]> {
+  return {
+    ...list(doc, pattern, allowed),
+    sensitive: true,
+    mask: (value) => (value.length === 0 ? 'none' : `${value.length} secrets`),
   };
 }
 
@@ -216,6 +238,29 @@ export function tokens(doc: string): Setting<readonly Token[]> {
   };
 }
 
+/** Rules of failure groups: a JSON list of `{group, filter}`. What the filters mean is checked by whoever uses them. */
+export function groupRules(doc: string): Setting<readonly GroupRule[]> {
+  const allowed = 'JSON list of {group, filter}';
+  const isText = (value: unknown, most: number): boolean =>
+    typeof value === 'string' && value.trim() !== '' && value.length <= most && !value.includes('\0');
+  return {
+    doc,
+    default: [],
+    allowed,
+    sensitive: false,
+    read: (given) => (typeof given === 'string' ? (parseJson(given) ?? given) : given),
+    format: (given) => {
+      if (!Array.isArray(given)) throw new Error(`must be a ${allowed}`);
+      for (const [index, item] of (given as unknown[]).entries()) {
+        const { group, filter } = membersOf(item, ['group', 'filter'], `must be a ${allowed}`);
+        if (!isText(group, 200)) throw new Error(`rule ${index + 1}: its group must be a text of 1 to 200 characters`);
+        if (!isText(filter, 4_000))
+          throw new Error(`rule ${index + 1}: its filter must be a text of 1 to 4000 characters`);
+      }
+    },
+  };
+}
+
 /** A URL without user, password and parameters. What is no URL becomes `***`. */
 export function maskUrl(url: string): string {
   try {
@@ -235,7 +280,8 @@ export function parseJson(given: string): unknown {
   }
 }
 
-function checkUrl(given: unknown, schemes: readonly string[]): void {
+/** Throws where it is no URL with one of the schemes. The message does not repeat it. */
+export function checkUrl(given: unknown, schemes: readonly string[]): void {
   const fail = (): never => {
     throw new Error(`must be a URL that begins with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`);
   };
@@ -258,7 +304,12 @@ function splitAtCommas(given: unknown): unknown {
     .filter((item) => item !== '');
 }
 
-function membersOf(item: unknown, names: readonly string[], complaint: string): Readonly<Record<string, unknown>> {
+/** The members of an object; throws `complaint` where it is none or has others than `names`. */
+export function membersOf(
+  item: unknown,
+  names: readonly string[],
+  complaint: string,
+): Readonly<Record<string, unknown>> {
   const isObject = typeof item === 'object' && item !== null && !Array.isArray(item);
   if (!isObject || Object.keys(item).some((name) => !names.includes(name))) throw new Error(complaint);
   return item as Readonly<Record<string, unknown>>;

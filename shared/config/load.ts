@@ -147,15 +147,30 @@ function build(given: Tree): Config {
 }
 
 /** Rules between settings. */
-function crossCheck({ amqp, lease, http }: Config, user: ConfigUser): readonly string[] {
+function crossCheck({ amqp, lease, http, alerts, files }: Config, user: ConfigUser): readonly string[] {
   const faults: string[] = [];
   if (amqp.reconnectMinMs > amqp.reconnectMaxMs) {
     faults.push('amqp.reconnectMinMs must not be more than amqp.reconnectMaxMs');
   }
   if (lease.renewMs * 3 > lease.lapseMs) faults.push('lease.lapseMs must be at least three times lease.renewMs');
+  const known = alerts.channels.map(({ name }) => name);
+  const missing = alerts.sendTo.find((name) => known.length > 0 && !known.includes(name));
+  if (missing !== undefined) faults.push(`alerts.sendTo names ${missing}, which alerts.channels does not have`);
   const hasApi = user === 'producer' || user === 'dead-letter-handler';
   if (hasApi && !isLoopback(http.host) && http.tokens.length === 0) {
     faults.push('http.tokens must hold a token when http.host is not loopback: else everybody could submit tasks');
+  }
+  if (files.store === 'fs' && files.directory === '') {
+    faults.push('files.directory must name a folder when files.store is fs');
+  }
+  if (files.store === 's3' && files.s3Bucket === '') {
+    faults.push('files.s3Bucket must name a bucket when files.store is s3');
+  }
+  if ((files.s3AccessKeyId === '') !== (files.s3SecretAccessKey === '')) {
+    faults.push('files.s3AccessKeyId and files.s3SecretAccessKey must be given together');
+  }
+  if (user === 'producer' && files.store !== 'none' && !isLoopback(http.host) && files.linkSecret === '') {
+    faults.push('files.linkSecret must be given when http.host is not loopback: it keeps strangers from making links');
   }
   return faults;
 }

@@ -1,5 +1,19 @@
 /** Every setting of Warren, in groups: meaning, unit, range, default. Printed as `docs/reference/config.md`. */
-import { integer, flag, list, oneOf, queueSlots, secretUrl, secretUrls, text, tokens } from './format.ts';
+import {
+  flag,
+  groupRules,
+  integer,
+  list,
+  oneOf,
+  queueSlots,
+  secretList,
+  secretUrl,
+  secretUrls,
+  text,
+  tokens,
+} from './format.ts';
+import { FILE_SETTINGS } from './file-settings.ts';
+import { alertChannels, CHANNEL_NAME, CHANNEL_NAME_IN_WORDS, STANDARD_SECRET } from './alert-channels.ts';
 import type { Setting } from './format.ts';
 
 /** Where a value came from. */
@@ -7,6 +21,8 @@ export type Source = 'default' | 'file' | 'environment' | `file ${string}`;
 
 const NAME = /^[a-z][a-z0-9]*([._-][a-z0-9]+)*$/;
 const DAY_MS = 86_400_000;
+const HOST = /^[a-z0-9.-]+(:\d{1,5})?$|^\[[0-9a-f:]+\](:\d{1,5})?$/;
+const HOST_IN_WORDS = 'host or host:port in lower case';
 
 /**
  * The schema. Environment variables are named after the path: `amqp.connectTimeoutMs` is
@@ -119,7 +135,12 @@ export const SCHEMA = {
       16,
       65_536,
     ),
-    resultMaxBytes: integer('Bytes that the result of an attempt may have.', 262_144, 0, 16_777_216),
+    resultMaxBytes: integer(
+      'Bytes that the result of an attempt may have in its row; a larger one goes to the store of files, where there is one.',
+      65_536,
+      0,
+      16_777_216,
+    ),
     maxLoopBlockMs: integer(
       'Milliseconds that the event loop may be blocked before the lease is no longer renewed.',
       10_000,
@@ -160,6 +181,21 @@ export const SCHEMA = {
     ),
     declaredQueues: list('Queues that exist whether or not a worker has announced them.', NAME, 'a queue name'),
   },
+  following: {
+    maxFollowers: integer(
+      'Requests of one producer that may follow tasks at once: event streams, and those that wait for an end.',
+      500,
+      1,
+      10_000,
+    ),
+    maxWaitSeconds: integer('Seconds that a request with "Prefer: wait" may wait at most.', 30, 1, 60),
+  },
+  events: {
+    enabled: flag(
+      'Publishes every transition of every task to the exchange of events. Costs each statement that moves tasks; the same in every producer.',
+      false,
+    ),
+  },
   dispatcher: {
     intervalMs: integer('Milliseconds between two looks at what is due.', 250, 10, 60_000),
     maxBatch: integer('Tasks made pending by one statement at most.', 500, 1, 5_000),
@@ -198,6 +234,39 @@ export const SCHEMA = {
       DAY_MS,
     ),
   },
+  retention: {
+    intervalMs: integer('Milliseconds between two rounds of retention.', 60_000, 20, 3_600_000),
+    succeededMs: integer(
+      'Milliseconds that a task that succeeded is kept, from its end.',
+      30 * DAY_MS,
+      1_000,
+      3_650 * DAY_MS,
+    ),
+    cancelledMs: integer(
+      'Milliseconds that a task that was cancelled or has expired is kept, from its end.',
+      30 * DAY_MS,
+      1_000,
+      3_650 * DAY_MS,
+    ),
+    deadMs: integer(
+      'Milliseconds that a dead task and its dead letter are kept once the letter is closed; an open one is kept for good.',
+      90 * DAY_MS,
+      1_000,
+      3_650 * DAY_MS,
+    ),
+    replaysMs: integer('Milliseconds that a replay is kept, from its end.', 90 * DAY_MS, 1_000, 3_650 * DAY_MS),
+    types: list(
+      'How long tasks of single types are kept, in all ends or in one: report.csv=7d, report.csv/dead=365d.',
+      /^[a-z][a-z0-9]*([._-][a-z0-9]+)*(\/(succeeded|cancelled|expired|dead))?=[1-9]\d{0,4}[smhd]$/,
+      'type=duration or type/state=duration; states succeeded, cancelled, expired, dead; durations such as 12h or 7d',
+    ),
+    spanMs: integer(
+      'Milliseconds of time that one partition of tasks holds; 0: a sixth of retention.succeededMs, at most 30 days. At least a sixtieth of it in any case.',
+      0,
+      0,
+      30 * DAY_MS,
+    ),
+  },
   aging: {
     intervalMs: integer('Milliseconds between two looks for what has waited too long.', 5_000, 50, 600_000),
     afterMs: integer('Milliseconds of waiting after which a task is invited again at priority 9.', 60_000, 100, DAY_MS),
@@ -209,12 +278,72 @@ export const SCHEMA = {
       /^[^/\0]{0,255}\/[^\0]{0,255}$/,
       'exchange/routing-key',
     ),
+    groupRules: groupRules(
+      'Rules that put failures into a group by its name, whatever their fingerprint: the first whose filter fits; keys are kind, reason, type, errorType, code and error.',
+    ),
   },
+  alerts: {
+    sendTo: list(
+      'Names of the channels that alerts are sent to; the dead-letter-handler needs no more of them. Empty: alerts are only counted.',
+      CHANNEL_NAME,
+      CHANNEL_NAME_IN_WORDS,
+    ),
+    channels: alertChannels('Channels that workers deliver alerts to, with their secrets.'),
+    intervalMs: integer('Milliseconds between two looks for what is worth an alert.', 10_000, 50, 600_000),
+    growthLetters: integer(
+      'Letters of a failure group within alerts.growthWindowMs that are worth an alert.',
+      100,
+      1,
+      100_000_000,
+    ),
+    growthWindowMs: integer(
+      'Milliseconds over which the growth of a failure group is counted, by whole hours and a share of the first.',
+      3_600_000,
+      3_600_000,
+      7 * DAY_MS,
+    ),
+    oldestMs: integer(
+      'Milliseconds that a dead letter may be open before that is worth an alert.',
+      DAY_MS,
+      1_000,
+      365 * DAY_MS,
+    ),
+    quietMs: integer(
+      'Milliseconds after an alert in which there is no other of its kind about the same failure group.',
+      3_600_000,
+      1_000,
+      30 * DAY_MS,
+    ),
+    maxPerHour: integer('Alerts within an hour at most; what is beyond waits.', 60, 1, 10_000),
+  },
+  files: FILE_SETTINGS,
   httpRequest: {
+    allowHosts: list('Hosts that http.request tasks may call: host or host:port, exactly.', HOST, HOST_IN_WORDS),
+  },
+  callbacks: {
+    intervalMs: integer(
+      'Milliseconds between two looks for ended tasks that somebody wants to be told of.',
+      500,
+      10,
+      60_000,
+    ),
+    takenMs: integer(
+      'Milliseconds after which an end that one producer took to tell, and did not, is told by another.',
+      30_000,
+      500,
+      600_000,
+    ),
+  },
+  webhooks: {
+    secrets: secretList(
+      'What workers sign webhooks with: the newest first, and the one before it while receivers change over. Empty: this worker calls none.',
+      STANDARD_SECRET,
+      'whsec_ and 24 to 64 bytes in base64',
+    ),
     allowHosts: list(
-      'Hosts that http.request tasks may call: host or host:port, exactly.',
-      /^[a-z0-9.-]+(:\d{1,5})?$|^\[[0-9a-f:]+\](:\d{1,5})?$/,
-      'host or host:port in lower case',
+      'Hosts that webhooks may go to although they have a private address, or by http: host or host:port, exactly.',
+      HOST,
+      HOST_IN_WORDS,
     ),
   },
   limits: {

@@ -20,36 +20,56 @@ export interface Evidence {
   readonly headers: string;
   /** `x-death` of whatever shape, tagged; absent where there is none. Unverified. */
   readonly xDeath?: string;
-  /** SHA-256 over all that does not change when the broker delivers the same message again. */
-  readonly key: Buffer;
+}
+
+/** Reads the evidence of a message. */
+export function evidenceOf({ properties, headers }: DeadMessage): Evidence {
+  const { headers: _apart, ...others } = properties;
+  const [kept, xDeath] = takeOut(headersToStored(headers), 'x-death');
+  return {
+    properties: JSON.stringify(headersToStored(others)),
+    headers: JSON.stringify(kept),
+    ...(xDeath === undefined ? {} : { xDeath: JSON.stringify(xDeath) }),
+  };
 }
 
 /**
- * Reads the evidence of a message. Two deliveries of one message have one key, and so have the copies that a quorum
- * queue's at-least-once dead-lettering may make; two messages that are alike in every byte, without a `message_id`,
- * and that died in the same second are held for one.
+ * SHA-256 over all of a message that does not change when the broker delivers it again. Two deliveries of one message have one
+ * key, and so have the copies that a quorum queue's at-least-once dead-lettering may make; two messages that are alike in every
+ * byte, without a `message_id`, and that died in the same second are held for one.
  */
-export function evidenceOf({ body, properties, headers }: DeadMessage): Evidence {
+export function evidenceKeyOf({ body, properties, headers }: DeadMessage): Buffer {
   const { headers: _apart, ...others } = properties;
-  const stored = headersToStored(headers);
-  const [kept, xDeath] = takeOut(stored, 'x-death');
-  const storedProperties = headersToStored(others);
-  const unchanging = DELIVERY_COUNTS.reduce((table, name) => takeOut(table, name)[0], kept);
-  const key = createHash('sha256')
-    .update(canonical([storedProperties, unchanging, xDeath ?? null]))
-    .update('\n')
-    .update(body)
-    .digest();
-  return {
-    properties: JSON.stringify(storedProperties),
-    headers: JSON.stringify(kept),
-    ...(xDeath === undefined ? {} : { xDeath: JSON.stringify(xDeath) }),
-    key,
-  };
+  const unchanging = DELIVERY_COUNTS.reduce((table, name) => takeOut(table, name)[0], headersToStored(headers));
+  return digestOf([headersToStored(others), unchanging], body);
+}
+
+/**
+ * The key of a message that its publisher gave an id, without the account of its death: a broker that crashes between moving a
+ * message and forgetting it lets the message die again, in another second. `undefined` where there is no id.
+ */
+export function messageKeyOf({ body, properties, headers }: DeadMessage): Buffer | undefined {
+  const { headers: _apart, ...others } = properties;
+  const { messageId } = others;
+  if (typeof messageId !== 'string' || messageId === '') return undefined;
+  const living = ['x-death', ...DELIVERY_COUNTS, ...BROKERS_NOTES].reduce(
+    (table, name) => takeOut(table, name)[0],
+    headersToStored(headers),
+  );
+  return digestOf([headersToStored(others), living], body);
+}
+
+function digestOf(said: unknown, body: Buffer): Buffer {
+  return createHash('sha256').update(canonical(said)).update('\n').update(body).digest();
 }
 
 /** Quorum queues count deliveries in these headers of the message itself. Source: rabbitmq.com/docs/quorum-queues. */
 const DELIVERY_COUNTS = ['x-delivery-count', 'x-acquired-count'] as const;
+
+/** What else the broker writes into the headers of what died, beside `x-death`. Source: rabbitmq.com/docs/dlx. */
+const BROKERS_NOTES = ['first', 'last'].flatMap((which) =>
+  ['reason', 'queue', 'exchange'].map((what) => `x-${which}-death-${what}`),
+);
 
 type Stored = Readonly<Record<string, unknown>>;
 

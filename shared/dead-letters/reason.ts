@@ -36,11 +36,13 @@ export const LETTER_REASONS = {
   worker_lost: 'task: its worker died three times while nothing else ran in it',
   unknown_type: 'refused: no worker has announced this task type',
   id_conflict: 'refused: its message id belongs to another message',
+  unique_conflict: 'refused: another task held its unique key, and it asked to be rejected then',
   invalid_message: 'refused: body, properties or headers are not what the front door takes',
   rejected: 'refused: it would be accepted now; foreign: a consumer rejected it',
   expired: 'refused, foreign: it waited in a queue longer than its time to live',
   maxlen: 'refused, foreign: its queue was full',
   delivery_limit: 'refused, foreign: it was delivered too often',
+  unroutable: 'foreign: no queue of its exchange took it, so that it came by an alternate exchange',
   unstorable: 'refused, foreign: Postgres takes it only in a reduced form; error_message says why',
   unknown: 'foreign: it carries no evidence of a death that can be read; task: its letter was lost and written anew',
 } as const;
@@ -57,4 +59,5 @@ const REASONS_OF_FAULTS: ReadonlyMap<ErrorCode, LetterReason> = new Map([
   ['task-type-unknown', 'unknown_type'],
   ['input-invalid', 'invalid_input'],
   ['id-conflict', 'id_conflict'],
+  ['unique-conflict', 'unique_conflict'],
 ]);

@@ -13,6 +13,8 @@ import { WarrenError } from '../errors/warren-error.ts';
 export interface Actor {
   readonly name: string;
   readonly role: Role;
+  /** IP address that the request came from; absent for what a service does by itself. Behind a proxy it is the proxy's. */
+  readonly address?: string;
 }
 
 /** A program of this machine that sent no token. */
@@ -37,6 +39,11 @@ export function createAuthenticate(host: string, tokens: readonly Token[]): Auth
     refuseWebPages(headers);
     return LOCAL_ACTOR;
   };
+}
+
+/** The address of a socket as it is recorded: IPv4 as IPv4, also where the server listens for both. */
+export function plainAddress(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
 /** Throws `role-insufficient` unless the actor may do what needs `role`: each role may do what those before it may. */

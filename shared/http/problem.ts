@@ -40,9 +40,9 @@ export function problemOf(error: WarrenError, instance?: string): Problem {
 /** Headers that go with a problem: `retry-after`, `www-authenticate`. */
 export function problemHeaders(problem: Problem): Readonly<Record<string, string>> {
   if (problem.status === 401) return { 'www-authenticate': 'Bearer' };
-  if (problem.status !== 503) return {};
   const { retryAfterSeconds } = problem;
-  return { 'retry-after': String(typeof retryAfterSeconds === 'number' ? retryAfterSeconds : RETRY_AFTER_SECONDS) };
+  if (typeof retryAfterSeconds === 'number') return { 'retry-after': String(retryAfterSeconds) };
+  return problem.status === 503 ? { 'retry-after': String(RETRY_AFTER_SECONDS) } : {};
 }
 
 /**

@@ -9,20 +9,23 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyBaseLogger, 
 import { jsonSchemaTransform, serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isStorableText } from '../text/storable.ts';
 import type { Role, Token } from '../config/format.ts';
 import { Bug, WarrenError } from '../errors/warren-error.ts';
 import { codeOf, toError } from '../errors/to-error.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import { checkRole, createAuthenticate } from './auth.ts';
+import { checkRole, createAuthenticate, plainAddress } from './auth.ts';
 import type { Actor } from './auth.ts';
 import { documentedBody } from './body.ts';
 import type { RawBody } from './body.ts';
 import { HEALTH_PATHS, answerHealth, urlOf } from './health.ts';
 import type { HealthDeps, ListenOptions } from './health.ts';
+import type { OpenApi } from './open-api.ts';
 import { PROBLEM_TYPE, errorToAnswer, problemHeaders, problemOf } from './problem.ts';
 import type { Problem } from './problem.ts';
+import { REFERENCE_HEADERS, renderReferencePage } from './reference-page.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -112,7 +115,8 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
   const app: App = Fastify({
     bodyLimit: options.bodyBytes,
     requestTimeout: withinMs,
-    connectionTimeout: withinMs * 2,
+    // Later than the check that answers a late request: this one cuts without a word.
+    connectionTimeout: withinMs * 2 + 2_000,
     keepAliveTimeout: 5_000,
     forceCloseConnections: 'idle',
     http: {
@@ -130,6 +134,7 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
   app.setErrorHandler((error, request, reply) => sendProblem(deps.log, error, request, reply));
   takeJsonOnly(app);
   guard(app, options);
+  refuseUnstorable(app);
   measure(app, deps);
   // Plugins load in this order; the hooks of swagger must see every route.
   void app.register(swagger, {
@@ -139,7 +144,11 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
       components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } } },
       security: [{ bearer: [] }],
     },
-    transform: (input) => jsonSchemaTransform({ ...input, schema: withDocumentedBody(input.schema) }),
+    transform: (input) => {
+      const { schema, url } = jsonSchemaTransform({ ...input, schema: withDocumentedBody(input.schema) });
+      const role = input.route.config?.role ?? 'viewer';
+      return { url, schema: { ...schema, description: `Needs the role \`${role}\`.` } };
+    },
   });
   void app.register(async (routes) => {
     const typed = routes.withTypeProvider<ZodTypeProvider>();
@@ -150,7 +159,7 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
   return app;
 }
 
-/** Health for anybody, the document for whoever has a token. */
+/** Health for anybody, the document and the page made of it for whoever has a token. */
 function addOwnRoutes(routes: App, app: App, deps: HttpServerDeps): void {
   for (const path of HEALTH_PATHS) {
     routes.get(path, { config: { isOpen: true }, schema: { hide: true } }, async (_request, reply) => {
@@ -164,6 +173,11 @@ function addOwnRoutes(routes: App, app: App, deps: HttpServerDeps): void {
     });
   }
   routes.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
+  let page: string | undefined;
+  routes.get('/reference', { schema: { hide: true } }, async (_request, reply) => {
+    page ??= renderReferencePage(app.swagger() as unknown as OpenApi);
+    return await reply.headers(REFERENCE_HEADERS).send(page);
+  });
 }
 
 /** A page can send a form or plain text without asking first; only JSON passes, and only as UTF-8 and uncompressed. */
@@ -190,12 +204,18 @@ function guard(app: App, options: HttpServerOptions): void {
       routes.push({ method: each, path: new RegExp(`^${url.replaceAll(/:[^/]+/g, '[^/]+')}$`) });
     }
   });
-  app.addHook('onRequest', async (request) => {
+  // Not async, here and in `measure`: of what every request passes through, a promise is a good part.
+  app.addHook('onRequest', (request, _reply, done) => {
     const { role = 'viewer', isOpen } = request.routeOptions.config;
-    if (isOpen === true) return;
-    request.actor = authenticate(request.headers);
-    checkRole(request.actor, role);
-    await Promise.resolve();
+    if (isOpen === true) return done();
+    try {
+      // Of the socket: what a header says of it, anybody can write.
+      request.actor = { ...authenticate(request.headers), address: plainAddress(request.ip) };
+      checkRole(request.actor, role);
+    } catch (thrown) {
+      return done(toError(thrown));
+    }
+    return done();
   });
   app.setNotFoundHandler((request, reply) => {
     const path = pathOf(request);
@@ -206,12 +226,28 @@ function guard(app: App, options: HttpServerOptions): void {
   });
 }
 
+/** What no table can hold is nowhere to be found, and Postgres would not even look: in a path or a query, decoded. */
+function refuseUnstorable(app: App): void {
+  app.addHook('preValidation', (request, _reply, done) => {
+    for (const part of [request.params, request.query]) {
+      for (const [field, value] of Object.entries(part as Readonly<Record<string, unknown>>)) {
+        for (const text of [value].flat()) {
+          if (typeof text === 'string' && !isStorableText(text)) {
+            return done(new WarrenError('text-invalid', { field, reason: 'must not hold U+0000 or a lone surrogate' }));
+          }
+        }
+      }
+    }
+    return done();
+  });
+}
+
 function measure(app: App, { metrics }: HttpServerDeps): void {
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'none';
     metrics.httpRequests.add(1, route, String(reply.statusCode));
     metrics.httpSeconds.observe(reply.elapsedTime / 1_000, route);
-    await Promise.resolve();
+    done();
   });
 }
 

@@ -42,13 +42,20 @@ export interface DatabaseOptions {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
+/** What each session listens for. What is notified while no session stands is lost: whoever listens must also look. */
+export interface Listening {
+  /** Name of the channel: lower-case letters, digits, `_`; at most 63. */
+  readonly channel: string;
+  readonly onNotified: () => void;
+}
+
 /** Milliseconds that a transaction of ours may stand idle before Postgres ends its session. */
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /** Milliseconds past the statement timeout after which the network, not the statement, is held guilty. */
 const ANSWER_MARGIN_MS = 5_000;
 /** SQLSTATE of a write to a server that takes none. */
 const READ_ONLY = '25006';
-const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
+const PLAIN_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
 
 /** One checked-out connection. `release(true)` destroys it. */
 export interface Connection extends Queryable {
@@ -69,13 +76,19 @@ export class Database implements Part, Queryable {
   readonly #open = new Set<Connection>();
   /** In which generation each connection was made; those of an older one are not used again. */
   readonly #generations = new WeakMap<pg.PoolClient, number>();
+  readonly #listening: Listening | undefined;
   #generation = 0;
   #isAvailable: boolean | undefined;
 
-  constructor(deps: DatabaseDeps, options: DatabaseOptions) {
-    if (!SCHEMA_NAME.test(options.schema)) throw new WarrenError('config-invalid', { field: 'postgres.schema' });
+  /** With `listening`, a session begins to listen when it is made, which is when something is asked: after an outage too. */
+  constructor(deps: DatabaseDeps, options: DatabaseOptions, listening?: Listening) {
+    if (!PLAIN_NAME.test(options.schema)) throw new WarrenError('config-invalid', { field: 'postgres.schema' });
+    if (listening !== undefined && !PLAIN_NAME.test(listening.channel)) {
+      throw new Bug(`not the name of a channel: ${listening.channel}`);
+    }
     this.deps = deps;
     this.options = options;
+    this.#listening = listening;
   }
 
   /** Opens the pool and tries one connection. Does not fail when Postgres is away: it is logged. */
@@ -173,6 +186,7 @@ export class Database implements Part, Queryable {
       this.#generations.set(client, this.#generation);
       try {
         await this.#refuseReadOnly(client, connection);
+        await this.#listen(client, connection);
         return connection;
       } catch (thrown) {
         connection.release(true);
@@ -220,6 +234,13 @@ export class Database implements Part, Queryable {
     const readOnly = Object.assign(new Error('the server is read-only'), { code: READ_ONLY });
     this.#sawFailure(readOnly);
     throw new WarrenError('database-unavailable', { reason: reasonOf(readOnly) }, readOnly);
+  }
+
+  async #listen(client: pg.PoolClient, connection: Connection): Promise<void> {
+    if (this.#listening === undefined) return;
+    const { channel, onNotified } = this.#listening;
+    client.on('notification', onNotified);
+    await this.#send(client, connection, { text: `listen ${channel}`, withinMs: this.options.connectTimeoutMs });
   }
 
   async #send(client: pg.PoolClient, connection: Connection, query: Query): Promise<QueryResult> {

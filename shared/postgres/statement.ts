@@ -78,8 +78,13 @@ export interface Queryable {
   query(query: Query): Promise<QueryResult>;
 }
 
-/** SQL text. Takes no substitutions: `${}` does not compile. Parameters are $1, $2, … */
-export const sql = (text: TemplateStringsArray, ..._none: never[]): string => text.join('');
+declare const isSql: unique symbol;
+/** SQL text that stands in the program: only `sql` makes it, so nothing from outside can be one. */
+export type Sql = string & { readonly [isSql]: true };
+
+/** SQL text. Takes other SQL text alone as a substitution: `${}` of anything else does not compile. Parameters are $1, $2, … */
+export const sql = (text: TemplateStringsArray, ...parts: readonly Sql[]): Sql =>
+  String.raw({ raw: text }, ...parts) as Sql;
 
 const textsByName = new Map<string, string>();
 
@@ -130,6 +135,11 @@ export function encodeParameter(value: unknown): string | Buffer | null {
   if (Buffer.isBuffer(value)) return value;
   if (Array.isArray(value)) return encodeArray(value);
   return encodeScalar(value);
+}
+
+/** One array as text, for an element of an array: Postgres has no arrays of arrays of different lengths. */
+export function arrayLiteral(texts: readonly string[]): string {
+  return encodeArray(texts);
 }
 
 function encodeArray(items: readonly unknown[]): string {

@@ -1,9 +1,12 @@
 /** Several statements as one: committed together or not at all. */
-import { Bug } from '../errors/warren-error.ts';
-import { toError } from '../errors/to-error.ts';
+import { Bug, isWarrenError } from '../errors/warren-error.ts';
+import { codeOf, toError } from '../errors/to-error.ts';
 import { isConflict } from './failure.ts';
 import type { Connection, Database } from './pool.ts';
 import type { Queryable } from './statement.ts';
+
+/** Whatever gives connections to work on: the database. */
+export type Transactional = Pick<Database, 'deps' | 'checkOut' | 'query'>;
 
 /** Tries at most, the first included, of what deadlocked or could not be serialized. */
 const MOST_TRIES = 8;
@@ -15,7 +18,7 @@ const PAUSE_MS = 10;
  * again from the start, so it must do nothing but send statements: never call a handler of a user from it, and never
  * wait for anything else, since its locks stand meanwhile. Throws as `Queryable.query`.
  */
-export async function inTransaction<T>(db: Database, work: (tx: Queryable) => Promise<T>): Promise<T> {
+export async function inTransaction<T>(db: Transactional, work: (tx: Queryable) => Promise<T>): Promise<T> {
   return await retryConflicts(db, async () => {
     const connection = await db.checkOut();
     try {
@@ -33,8 +36,32 @@ export async function inTransaction<T>(db: Database, work: (tx: Queryable) => Pr
   });
 }
 
+/**
+ * Runs `work`, which only reads, with a limit of its own on each of its statements, in milliseconds from 1, and with a plan made for its
+ * parameters: the plans of a session are made once, for statements that are always the same. Throws as `Queryable.query`; see
+ * `isTimeLimitReached`.
+ */
+export async function inTimeLimit<T>(
+  db: Transactional,
+  withinMs: number,
+  work: (tx: Queryable) => Promise<T>,
+): Promise<T> {
+  return await inTransaction(db, async (tx) => {
+    await tx.query({
+      text: `select set_config('statement_timeout', $1, true), set_config('plan_cache_mode', 'force_custom_plan', true)`,
+      values: [`${Math.max(1, withinMs)}ms`],
+    });
+    return await work(tx);
+  });
+}
+
+/** True for the failure of a statement that Postgres ended because its time was over. */
+export function isTimeLimitReached(thrown: unknown): boolean {
+  return isWarrenError(thrown, 'database-unavailable') && codeOf(thrown.cause) === '57014';
+}
+
 /** Calls `work` again, after a pause with jitter, while it fails with a deadlock or serialization failure; 8 times at most. */
-export async function retryConflicts<T>(db: Database, work: () => Promise<T>): Promise<T> {
+export async function retryConflicts<T>(db: Transactional, work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await work();
@@ -46,7 +73,7 @@ export async function retryConflicts<T>(db: Database, work: () => Promise<T>): P
   }
 }
 
-async function rollBack(connection: Connection, db: Database): Promise<void> {
+async function rollBack(connection: Connection, db: Transactional): Promise<void> {
   try {
     await connection.query({ text: 'rollback' });
     connection.release(false);

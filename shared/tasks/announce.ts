@@ -24,7 +24,9 @@ export async function announceTypes(
     types.map(({ priority }) => priority),
     types.map(({ timeoutMs }) => timeoutMs),
     types.map(({ retry }) => retry.maxAttempts),
-    types.map(({ isolation, retry }) => JSON.stringify({ isolation, retry })),
+    types.map(({ isolation, keepLogs, retry, concurrency, rate }) =>
+      JSON.stringify({ isolation, keepLogs, retry, concurrency, rate }),
+    ),
     types.map(({ inputSchema }) => (inputSchema === undefined ? null : JSON.stringify(inputSchema))),
     codeVersion,
   );

@@ -1,4 +1,5 @@
 /** What every service stands on: Postgres, two connections to RabbitMQ, the publisher of invitations, the topology. */
+import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { AmqpConnection } from '../amqp/connection.ts';
 import { JSON_CONTENT_TYPE, encodeInvitation } from '../amqp/message.ts';
@@ -21,7 +22,7 @@ import type { Invitation } from './invitation.ts';
 import { Inviter } from './outbox.ts';
 
 /** Folder of the migrations. */
-export const MIGRATIONS_DIR = fileURLToPath(new URL('../postgres/migrations', import.meta.url));
+export const MIGRATIONS_DIR = findMigrations();
 
 /** What a backbone is made from. */
 export interface BackboneDeps {
@@ -220,4 +221,11 @@ export async function whenPostgresAnswers(
       await clock.sleep(POSTGRES_AGAIN_MS);
     }
   }
+}
+
+/** This code lies in its own file, or in the one file of a program two folders below the same root. */
+function findMigrations(): string {
+  const places = ['../postgres/migrations', '../../shared/postgres/migrations'];
+  const paths = places.map((place) => fileURLToPath(new URL(place, import.meta.url)));
+  return paths.find((path) => existsSync(path)) ?? paths.join(' or ');
 }

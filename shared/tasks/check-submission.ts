@@ -7,10 +7,15 @@ import type { ZodError } from 'zod';
 import { UNDECODED_HEADERS } from '../amqp/header-guard.ts';
 import { headersToStored } from '../amqp/headers.ts';
 import type { Headers } from '../amqp/headers.ts';
-import { isStorableText, parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
+import { parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
+import { isStorableText } from '../text/storable.ts';
 import type { SubmissionValues } from '../amqp/message.ts';
 import type { ErrorCode } from '../errors/catalogue.ts';
+import { WEBHOOK_TYPE } from './callback.ts';
+import type { Callback } from './callback.ts';
 import { parseExact, renderPath, sliceMember } from './json.ts';
+import { clashOf, uniqueOf, uniqueValuesOf } from './unique-rule.ts';
+import { limitKeyOf } from './limit-key.ts';
 import type { Origin, Submission, SubmissionFault } from './submission.ts';
 import { SUBMISSION_MEMBERS, submissionBody } from './submission-body.ts';
 import type { SubmissionBody } from './submission-body.ts';
@@ -61,8 +66,15 @@ export function checkHttpSubmission(bytes: Buffer, catalog: Catalog, limits: Sub
   if (parsed.data.delayMs !== undefined && parsed.data.runAt !== undefined) {
     return refused([invalid('runAt', 'must not be given together with delayMs')]);
   }
+  const clash = clashOf(parsed.data);
+  if (clash !== undefined) return refused([clash]);
   return complete(
-    { type: parsed.data.type, value: exact.value['input'], input: sliceMember(bytes, span), extra: {} },
+    {
+      type: parsed.data.type,
+      value: exact.value['input'],
+      input: sliceMember(bytes, span),
+      extra: webhookOf(parsed.data),
+    },
     valuesOf(parsed.data),
     HTTP_FIELDS,
     catalog,
@@ -79,6 +91,9 @@ export function checkMessage(message: IncomingMessage, catalog: Catalog, limits:
   if (exact.kind === 'fault') faults.push({ ...exact, field: underInput(exact.field) });
   else if (!isObject(exact.value)) faults.push({ code: 'body-invalid', field: 'body', reason: 'must be an object' });
   if (!headers.ok || exact.kind === 'fault' || faults.length > 0) return refused(faults);
+  const { replyOutcome, ...values } = headers.values;
+  const callback = replyOutcome === true ? replyOf(properties) : undefined;
+  if (callback !== undefined && 'code' in callback) return refused([callback]);
   const priority = properties['priority'] as number | undefined;
   const external = externalOf(message, priority);
   const origin = originOf(message, external !== undefined);
@@ -87,13 +102,31 @@ export function checkMessage(message: IncomingMessage, catalog: Catalog, limits:
     ...(correlationId === undefined ? {} : { correlationId }),
     ...(external === undefined ? {} : { external }),
     ...(origin === undefined ? {} : { origin }),
+    ...(callback === undefined ? {} : { callback }),
   };
   return complete(
     { type: routingKey, value: exact.value, input: body, extra },
-    priority === undefined ? headers.values : { ...headers.values, priority },
+    priority === undefined ? values : { ...values, priority },
     AMQP_FIELDS,
     catalog,
   );
+}
+
+/** Checks an input by itself, as if it came with a message of that type; gives what is wrong with it. Never throws. */
+export function checkInput(
+  input: Buffer,
+  type: string,
+  catalog: Catalog,
+  limits: Pick<SubmissionLimits, 'messageBytes' | 'depth'>,
+): readonly SubmissionFault[] {
+  const known = catalog.find(type);
+  if (known === undefined) {
+    return [{ code: 'task-type-unknown', field: 'type', reason: 'names no announced task type' }];
+  }
+  const exact = parseExact(input, { maxBytes: limits.messageBytes, maxDepth: limits.depth });
+  if (exact.kind === 'fault') return [{ code: exact.code, field: underInput(exact.field), reason: exact.reason }];
+  if (!isObject(exact.value)) return [{ code: 'input-invalid', field: 'input', reason: 'must be an object' }];
+  return inputFaults(known, exact.value);
 }
 
 /** True where a look at Postgres could change the verdict: the type or the queue may have been announced a moment ago. */
@@ -116,10 +149,13 @@ interface Core {
   readonly type: string;
   readonly value: unknown;
   readonly input: Buffer;
-  readonly extra: Pick<Submission, 'correlationId' | 'external' | 'origin'>;
+  readonly extra: Pick<Submission, 'correlationId' | 'external' | 'origin' | 'callback'>;
 }
 
-type Values = Readonly<SubmissionValues> & { readonly priority?: number };
+type Values = Readonly<Omit<SubmissionValues, 'replyOutcome'>> & {
+  readonly priority?: number;
+  readonly maxWaitMs?: number;
+};
 
 /** What the catalog has to say, and the defaults of the type. */
 function complete(core: Core, values: Values, fields: FieldNames, catalog: Catalog): CheckedSubmission {
@@ -127,7 +163,12 @@ function complete(core: Core, values: Values, fields: FieldNames, catalog: Catal
   if (type === undefined) {
     return refused([{ code: 'task-type-unknown', field: fields.type, reason: 'names no announced task type' }]);
   }
-  const { queue = type.queue, priority = type.priority, maxAttempts = type.maxAttempts, ...others } = values;
+  if (type.name === WEBHOOK_TYPE) {
+    const reason = 'is for Warren alone: it makes such tasks for those that ask for a webhook';
+    return refused([invalid(fields.type, reason)]);
+  }
+  const { queue = type.queue, priority = type.priority, maxAttempts = type.maxAttempts, ...rest } = values;
+  const { uniqueKey, uniqueWhile, uniqueWithinMs, onConflict, maxWaitMs, ...others } = rest;
   const faults: SubmissionFault[] = [];
   if (queue !== type.queue && !catalog.hasQueue(queue)) {
     faults.push({ code: 'queue-unknown', field: fields.queue, reason: 'names no queue that there is' });
@@ -136,7 +177,28 @@ function complete(core: Core, values: Values, fields: FieldNames, catalog: Catal
   if (isNonEmpty(faults)) return refused(faults);
   return {
     kind: 'ok',
-    submission: { type: type.name, queue, priority, maxAttempts, input: core.input, ...others, ...core.extra },
+    submission: {
+      type: type.name,
+      queue,
+      priority,
+      maxAttempts,
+      input: core.input,
+      ...others,
+      ...core.extra,
+      ...uniqueOf({ uniqueKey, uniqueWhile, uniqueWithinMs, onConflict, maxWaitMs }),
+      ...limitKeysOf(type, core.value),
+    },
+  };
+}
+
+/** The keys under which an input counts towards the limits of its type. */
+export function limitKeysOf(
+  { concurrency, rate }: Pick<KnownType, 'concurrency' | 'rate'>,
+  input: unknown,
+): Pick<Submission, 'concurrencyKey' | 'rateKey'> {
+  return {
+    ...(concurrency === undefined ? {} : { concurrencyKey: limitKeyOf(concurrency.key, input) }),
+    ...(rate === undefined ? {} : { rateKey: limitKeyOf(rate.key, input) }),
   };
 }
 
@@ -154,6 +216,9 @@ function valuesOf({
   maxAttempts,
   tags,
   businessKey,
+  unique,
+  throttle,
+  debounce,
 }: SubmissionBody): Values {
   return {
     ...(queue === undefined ? {} : { queue }),
@@ -164,6 +229,7 @@ function valuesOf({
     ...(maxAttempts === undefined ? {} : { maxAttempts }),
     ...(tags === undefined ? {} : { tags: [...new Set(tags)] }),
     ...(businessKey === undefined ? {} : { businessKey }),
+    ...uniqueValuesOf({ unique, throttle, debounce }),
   };
 }
 
@@ -226,6 +292,25 @@ function propertyFaults(properties: IncomingMessage['properties'], limits: Submi
     faults.push({ code: 'message-id-missing', field: 'message_id', reason: 'is required here' });
   }
   return faults;
+}
+
+const LONGEST_QUEUE_NAME = 255;
+
+/** Where a publisher wants to be told of the end, or why it cannot be. */
+function replyOf(properties: IncomingMessage['properties']): Callback | SubmissionFault {
+  const replyTo = textOf(properties['replyTo']);
+  if (replyTo === undefined) return invalid('reply_to', 'is required with warren-reply-outcome');
+  if (Buffer.byteLength(replyTo) > LONGEST_QUEUE_NAME || !isStorableText(replyTo)) {
+    return invalid('reply_to', 'must be the name of a queue');
+  }
+  const correlationId = textOf(properties['correlationId']) ?? textOf(properties['messageId']);
+  return { kind: 'reply', replyTo, ...(correlationId === undefined ? {} : { correlationId }) };
+}
+
+function webhookOf({ webhook }: SubmissionBody): { readonly callback?: Callback } {
+  if (webhook === undefined) return {};
+  const { url, states } = webhook;
+  return { callback: { kind: 'webhook', url, ...(states === undefined ? {} : { states: [...new Set(states)] }) } };
 }
 
 /** The publisher's own id of the message, with a digest of all that Warren would make of it. */

@@ -2,16 +2,39 @@
  * How a task type is made: name, input schema, policy, handler. Everything about it is checked where it is defined, so
  * that a mistake shows when the module loads and not when the first task runs.
  */
+import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { WarrenError } from '../errors/warren-error.ts';
+import type { FileDescription, FileReference } from '../files/file-reference.ts';
 import type { Logger } from '../observability/log.ts';
 import type { TaskId } from './ids.ts';
+import { isLimitKey } from './limit-key.ts';
+import type { Once } from './once.ts';
+import type { SettlingClient } from './settling-client.ts';
 import { DEFAULT_RETRY } from './retry-policy.ts';
 import type { ErrorRule, RetryPolicy } from './retry-policy.ts';
 import type { SchemaInput, SchemaOutput, StandardSchema } from './standard-schema.ts';
 
 /** Where a handler runs: on the worker's event loop, or in a thread that can be killed at the timeout. */
 export type Isolation = 'loop' | 'thread';
+
+/** How many tasks of a type run at once in the whole fleet. */
+export interface ConcurrencyLimit {
+  /** 1 to 1 000. */
+  readonly limit: number;
+  /** Member of the input whose values have a limit each, such as `input.tenantId`; without it the type has one. */
+  readonly key?: string;
+}
+
+/** How many tasks of a type start within a time in the whole fleet. */
+export interface RateLimit {
+  /** 1 to 1 000. For more, take a shorter time: 6 000 a minute are 100 a second. */
+  readonly limit: number;
+  /** Milliseconds, 100 to 86 400 000 (a day): in no span of so long do more start. */
+  readonly perMs: number;
+  /** As for the concurrency. */
+  readonly key?: string;
+}
 
 /** What an author writes. */
 export interface TaskDefinition<Schema extends StandardSchema, Result> {
@@ -29,6 +52,12 @@ export interface TaskDefinition<Schema extends StandardSchema, Result> {
   readonly timeoutMs?: number;
   /** Default `loop`. */
   readonly isolation?: Isolation;
+  /** Tasks that run at once, fleet-wide; what is beyond waits without holding a slot. Default: no limit. */
+  readonly concurrency?: ConcurrencyLimit;
+  /** Tasks that start within a time, fleet-wide. Default: no limit. */
+  readonly rate?: RateLimit;
+  /** Keeps the log lines of attempts that succeed as well; those of all others are kept anyway. Default false. */
+  readonly keepLogs?: boolean;
   /** The handler. Its value is stored as JSON; whatever it throws fails the attempt. */
   run(input: SchemaOutput<Schema>, ctx: TaskContext): Promise<Result> | Result;
 }
@@ -44,9 +73,16 @@ export interface TaskType<Input = unknown, Result = unknown> {
   readonly retry: RetryPolicy;
   readonly timeoutMs: number;
   readonly isolation: Isolation;
+  readonly concurrency: ConcurrencyLimit | undefined;
+  readonly rate: RateLimit | undefined;
+  /** Whether log lines of attempts that succeed are kept; absent in what an older copy of this file made. */
+  readonly keepLogs?: boolean;
   /** Called by the worker with what the schema gave. */
   run(input: unknown, ctx: TaskContext): Promise<Result> | Result;
 }
+
+/** What a file is read from: a path, bytes, or a stream of bytes. */
+export type FileSource = string | Uint8Array | Readable;
 
 /** What a handler gets for one attempt. What it does not touch costs nothing. */
 export interface TaskContext {
@@ -60,10 +96,16 @@ export interface TaskContext {
    * highest it has seen for a task and refuses lower ones is safe from an attempt that was cut off and does not know it.
    */
   readonly fencingToken: number;
-  /** Lines carry the task's id, type and attempt. */
+  /**
+   * Lines carry the task's id, type and attempt. Those of an attempt that does not succeed are kept with it, as are those of
+   * types with `keepLogs`: the first and the last, 200 lines and 64 KiB together.
+   */
   readonly log: Logger;
-  /** Tells how far it is: 0 to 1 (cut to that), and in what step (at most 200 characters). The last word wins; cheap. */
-  readonly progress: (fraction: number, step?: string) => void;
+  /**
+   * Tells how far it is: 0 to 1 (cut to that), in what step (at most 200 characters), and what there is to say of it (at most
+   * 1 000). The last word wins and is readable within a second; cheap, so that it may be called for every row.
+   */
+  readonly progress: (fraction: number, step?: string, message?: string) => void;
   /**
    * Calls `fn` behind the circuit breaker `name`, one per name and process. While the breaker is open, `fn` is not
    * called and the task is deferred, which costs no attempt. `signal` aborts with the attempt or at the breaker's
@@ -72,8 +114,26 @@ export interface TaskContext {
   readonly breaker: <T>(name: string, fn: (signal: AbortSignal) => Promise<T>) => Promise<T>;
   /** A directory of this attempt's own, made at the first call, removed after the attempt. */
   readonly tempDir: () => Promise<string>;
+  /**
+   * Keeps a file beyond the attempt: its bytes go to the store as they are read. Put the reference that it gives into the result. A
+   * file counts only if its attempt succeeds; those of other attempts are deleted. Throws what `source` throws,
+   * `file-store-unavailable` (a retry may help), `file-too-large`, and `file-store-missing` where no store is configured.
+   */
+  readonly saveFile: (source: FileSource, description: FileDescription) => Promise<FileReference>;
   /** Ends the attempt: run again after `delayMs` (100 to 2 592 000 000, cut to that), without counting it as failed. */
   readonly defer: (delayMs: number) => never;
+  /**
+   * Does a side effect once for the task: the finished result of `fn` is kept under `key` and given to later attempts, which do
+   * not call `fn` again. Throws `once-unknown` where an earlier run was cut in the middle, unless `ifUnknown` decides;
+   * `claim-lost` where the attempt has lost its claim; `once-invalid` for a key, or a result, that cannot be kept.
+   */
+  readonly once: Once;
+  /**
+   * Settles this attempt as succeeded with `result` inside the open transaction of `client`, which must be on Warren's own
+   * database: what the handler wrote there and the task's success are committed together or not at all. Call it last, then
+   * commit. Throws `claim-lost`, after which the transaction cannot be committed any more, and `settle-refused` with `reason`.
+   */
+  readonly settleWith: (client: SettlingClient, result?: unknown) => Promise<void>;
 }
 
 /** What workers announce of a task type, so that others validate and show it without loading its code. */
@@ -83,7 +143,10 @@ export interface TaskTypeDescription {
   readonly priority: number;
   readonly timeoutMs: number;
   readonly isolation: Isolation;
+  readonly keepLogs: boolean;
   readonly retry: { readonly maxAttempts: number; readonly firstDelayMs: number; readonly maxDelayMs: number };
+  readonly concurrency?: ConcurrencyLimit | undefined;
+  readonly rate?: RateLimit | undefined;
   /** JSON Schema 2020-12 of the input, `undefined` where the schema's library makes none: then workers alone check. */
   readonly inputSchema: Record<string, unknown> | undefined;
 }
@@ -99,6 +162,8 @@ const NAME = /^[a-z][a-z0-9]*([._-][a-z0-9]+)*$/;
 const LONGEST_NAME = 100;
 const LONGEST_TIMEOUT_MS = 2_592_000_000;
 const LONGEST_FIRST_DELAY_MS = 86_400_000;
+const MOST_UNDER_A_LIMIT = 1_000;
+const LONGEST_RATE_MS = 86_400_000;
 
 /** Defines a task type. Throws `task-module-invalid` with `field` and `reason` for the first rule that is broken. */
 export function defineTask<Schema extends StandardSchema, Result>(
@@ -114,6 +179,9 @@ export function defineTask<Schema extends StandardSchema, Result>(
     retry,
     timeoutMs: definition.timeoutMs ?? DEFAULT_TIMEOUT_MS,
     isolation: definition.isolation ?? 'loop',
+    concurrency: definition.concurrency,
+    rate: definition.rate,
+    keepLogs: definition.keepLogs ?? false,
     run: (input, ctx) => definition.run(input as SchemaOutput<Schema>, ctx),
   };
   checkType(type, typeof definition.run);
@@ -147,7 +215,7 @@ export function isName(value: unknown): value is string {
 
 /** Describes a type for its announcement. */
 export function describeTask(type: TaskType): TaskTypeDescription {
-  const { name, queue, priority, timeoutMs, isolation } = type;
+  const { name, queue, priority, timeoutMs, isolation, keepLogs = false, concurrency, rate } = type;
   const { maxAttempts, firstDelayMs, maxDelayMs } = type.retry;
   return {
     name,
@@ -155,7 +223,10 @@ export function describeTask(type: TaskType): TaskTypeDescription {
     priority,
     timeoutMs,
     isolation,
+    keepLogs,
     retry: { maxAttempts, firstDelayMs, maxDelayMs },
+    concurrency,
+    rate,
     inputSchema: jsonSchemaOf(type),
   };
 }
@@ -188,8 +259,29 @@ function checkType(type: TaskType, kindOfRun: string): void {
     fail('timeoutMs', `must be an integer from 1 to ${LONGEST_TIMEOUT_MS} milliseconds`);
   }
   if (type.isolation !== 'loop' && type.isolation !== 'thread') fail('isolation', "must be 'loop' or 'thread'");
+  checkLimits(type, fail);
+  if (typeof type.keepLogs !== 'boolean') fail('keepLogs', 'must be true or false');
   if (kindOfRun !== 'function') fail('run', 'must be a function');
   if (!isStandardSchema(type.input)) fail('input', 'must be a zod schema or another Standard Schema');
+}
+
+function checkLimits({ concurrency, rate }: TaskType, fail: (field: string, reason: string) => never): void {
+  for (const [name, limit] of [
+    ['concurrency', concurrency],
+    ['rate', rate],
+  ] as const) {
+    if (limit === undefined) continue;
+    if (typeof limit !== 'object' || limit === null) fail(name, 'must be an object with a limit');
+    if (!isIntegerIn(limit.limit, 1, MOST_UNDER_A_LIMIT)) {
+      fail(`${name}.limit`, `must be an integer from 1 to ${MOST_UNDER_A_LIMIT}`);
+    }
+    if (limit.key !== undefined && !isLimitKey(limit.key)) {
+      fail(`${name}.key`, 'must name a member of the input, such as input.tenantId');
+    }
+  }
+  if (rate !== undefined && !isIntegerIn(rate.perMs, 100, LONGEST_RATE_MS)) {
+    fail('rate.perMs', `must be an integer from 100 to ${LONGEST_RATE_MS} milliseconds`);
+  }
 }
 
 function compileRetryPolicy(taskType: unknown, given: Partial<RetryPolicy> = {}): RetryPolicy {

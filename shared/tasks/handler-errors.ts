@@ -45,13 +45,19 @@ export type HandlerSignal =
   | { readonly kind: 'deferred'; readonly delayMs: number; readonly why: 'handler' | 'breaker' };
 
 /**
- * Reads `thrown` as one of the errors above, or as `breaker-open`, or gives `undefined`. Never throws, whatever its
+ * Reads `thrown` as one of the errors above, or as `breaker-open`, `once-unknown` or `once-invalid`, or gives `undefined`. Never throws, whatever its
  * getters do.
  */
 export function handlerSignalOf(thrown: unknown): HandlerSignal | undefined {
   try {
     if (typeof thrown !== 'object' || thrown === null || !('name' in thrown)) return undefined;
     if (thrown.name === 'NonRetryable') return { kind: 'non_retryable' };
+    // Nothing that a further attempt does makes them better: somebody has to look.
+    if (isWarrenError(thrown, 'once-unknown') || isWarrenError(thrown, 'once-invalid'))
+      return { kind: 'non_retryable' };
+    if (isWarrenError(thrown, 'file-too-large') || isWarrenError(thrown, 'file-store-missing')) {
+      return { kind: 'non_retryable' };
+    }
     if (isWarrenError(thrown, 'breaker-open')) return deferral(thrown.facts['delayMs'], 'breaker');
     const delayMs = 'delayMs' in thrown ? thrown.delayMs : undefined;
     if (thrown.name === 'Deferred') return deferral(delayMs, 'handler');

@@ -37,3 +37,8 @@ export function idAtLeast(at: Date): string {
   const hex = ms.toString(16).padStart(12, '0');
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
 }
+
+/** Milliseconds since 1970 at which an id was made. */
+export function idMs(id: string): number {
+  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
+}

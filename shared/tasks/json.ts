@@ -85,16 +85,19 @@ export function renderWithRaw(
   object: Readonly<Record<string, unknown>>,
   rawMembers: Readonly<Record<string, Buffer | string | undefined>>,
 ): string {
-  const parts: string[] = [];
-  for (const [name, value] of Object.entries(object)) {
-    const text = Object.hasOwn(rawMembers, name) ? undefined : (JSON.stringify(value) as string | undefined);
-    if (text !== undefined) parts.push(`${JSON.stringify(name)}:${text}`);
-  }
-  for (const [name, raw] of Object.entries(rawMembers)) {
+  const names = Object.keys(rawMembers);
+  // At once: member by member takes three times as long.
+  const plain = names.some((name) => Object.hasOwn(object, name))
+    ? Object.fromEntries(Object.entries(object).filter(([name]) => !Object.hasOwn(rawMembers, name)))
+    : object;
+  let text = JSON.stringify(plain).slice(0, -1);
+  for (const name of names) {
+    const raw = rawMembers[name];
     if (raw === undefined) continue;
-    parts.push(`${JSON.stringify(name)}:${typeof raw === 'string' ? raw : raw.toString('utf8')}`);
+    const separator = text === '{' ? '' : ',';
+    text += `${separator}${JSON.stringify(name)}:${typeof raw === 'string' ? raw : raw.toString('utf8')}`;
   }
-  return `{${parts.join(',')}}`;
+  return `${text}}`;
 }
 
 /** A JSON path as text: `input.user.ids[3]`, `input["odd key"]`; `body` for the empty path. */

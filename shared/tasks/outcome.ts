@@ -2,8 +2,10 @@
 import { codeOf, toError } from '../errors/to-error.ts';
 import { redactText } from '../observability/redact.ts';
 
-/** How one attempt ended. */
-export type Outcome =
+/** How one attempt ended. `mayBeSettled`: the handler called `settleWith`, so the row may say already how it ended. */
+export type Outcome = Ending & { readonly mayBeSettled?: true };
+
+type Ending =
   /** The handler returned. `result` is its value as JSON bytes, `undefined` where it returned nothing. */
   | { readonly kind: 'succeeded'; readonly result: Buffer | undefined }
   /** It did not. Counts against the budget; without `retryable` the task dies. */

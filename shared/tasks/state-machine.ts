@@ -1,4 +1,5 @@
 /** The states of a task and every way between them. Nothing else in Warren decides what may follow what. */
+import { Bug } from '../errors/warren-error.ts';
 
 /** Every state, in the order in which a task usually sees them. */
 export const TASK_STATES = [
@@ -48,6 +49,8 @@ export const TRANSITIONS: readonly Transition[] = [
   ...from(['blocked'], ['pending', 'scheduled'], 'worker: settle of the last step it waits for'),
   ...from(['pending', 'scheduled', 'retrying', 'blocked'], ['cancelled'], 'producer: cancel'),
   ...from(['pending', 'scheduled', 'retrying', 'blocked'], ['expired'], 'dispatcher: the deadline passed'),
+  ...from(['pending'], ['scheduled'], 'producer: an edit set a run_at ahead'),
+  ...from(['scheduled', 'retrying'], ['pending'], 'producer: an edit set a run_at that has come'),
   ...from(['pending'], ['running'], 'worker: claim'),
   ...from(['pending'], ['scheduled'], 'worker: the task type is unknown here'),
   ...from(['running'], ['succeeded', 'retrying', 'dead', 'cancelled'], 'worker: settle'),
@@ -59,6 +62,13 @@ export const TRANSITIONS: readonly Transition[] = [
 
 /** States that only a replay of a dead task leaves. */
 export const TERMINAL_STATES: readonly TaskState[] = ['succeeded', 'dead', 'cancelled', 'expired'];
+
+/** The state of this name, as a row has it. A name that is none is a bug. */
+export function stateOf(name: string): TaskState {
+  const state = TASK_STATES.find((each) => each === name);
+  if (state === undefined) throw new Bug(`no state is called ${name}`);
+  return state;
+}
 
 /** True where the task has ended. */
 export function isTerminal(state: TaskState): boolean {

@@ -1,8 +1,11 @@
 /** The body of `POST /v1/tasks`: one schema that checks it and describes it in the OpenAPI document. */
 import { z } from 'zod';
-import { isStorableText, MESSAGE_LIMITS, parseInstant } from '../amqp/message.ts';
+import { CONFLICT_RULES, MESSAGE_LIMITS, parseInstant, UNIQUE_WHILE } from '../amqp/message.ts';
+import { isStorableText } from '../text/storable.ts';
+import { TERMINAL_STATES } from './state-machine.ts';
+import type { TaskState } from './state-machine.ts';
 
-const { delayMs, maxAttempts, tags, tagLength, businessKeyLength } = MESSAGE_LIMITS;
+const { delayMs, maxAttempts, tags, tagLength, businessKeyLength, uniqueKeyLength } = MESSAGE_LIMITS;
 
 const integerIn = (least: number, most: number): z.ZodInt =>
   z
@@ -22,6 +25,31 @@ const textUpTo = (longest: number): z.ZodString => {
     .max(longest, rule)
     .refine(isStorableText, 'must not hold U+0000 or a lone surrogate');
 };
+
+const uniqueKey = textUpTo(uniqueKeyLength).describe('Of which there is one task of the type at a time.');
+const withinMs = integerIn(1, delayMs);
+const oneOf = <const Value extends string>(values: readonly Value[]): z.ZodEnum<{ [K in Value]: K }> =>
+  z.enum(values, `must be one of ${values.join(', ')}`);
+
+const unique = z
+  .strictObject({
+    key: uniqueKey,
+    while: oneOf(UNIQUE_WHILE)
+      .optional()
+      .describe(
+        'How long the key is held. waiting: until the task starts. unfinished (default): until it has ended. Not together with withinMs.',
+      ),
+    withinMs: withinMs.optional().describe('Hold the key for so many milliseconds, whatever becomes of the task.'),
+    onConflict: oneOf(CONFLICT_RULES)
+      .optional()
+      .describe(
+        'What happens while another task holds the key. return (default): 200 with that task, and nothing is made. replace: where that task waits, it becomes this one, with a new input, priority and time; 200. reject: 409.',
+      ),
+  })
+  .refine((rule) => rule.while === undefined || rule.withinMs === undefined, {
+    path: ['withinMs'],
+    error: 'must not be given together with while',
+  });
 
 /** The body of a submission over HTTP. Members that are not here are refused by name. */
 export const submissionBody = z
@@ -48,6 +76,39 @@ export const submissionBody = z
     businessKey: textUpTo(businessKeyLength)
       .optional()
       .describe('What the task is about, to find it by: an order number.'),
+    unique: unique.optional().describe('One task at a time under a key.'),
+    debounce: z
+      .strictObject({
+        key: uniqueKey,
+        delayMs: withinMs.describe('The task starts so many milliseconds after the last submission under the key.'),
+        maxWaitMs: withinMs.optional().describe('It is put off no longer than this after the first.'),
+      })
+      .optional()
+      .describe(
+        'Runs once, with the last input, when no more comes under the key. Short for unique with while waiting and onConflict replace, with a delay.',
+      ),
+    throttle: z
+      .strictObject({ key: uniqueKey, withinMs })
+      .optional()
+      .describe(
+        'The first task runs; further ones under the key within so many milliseconds are answered with it. Short for unique with withinMs and onConflict return.',
+      ),
+    webhook: z
+      .strictObject(
+        {
+          url: textUpTo(2_048).describe(
+            'An https URL. Private addresses are refused, unless webhooks.allowHosts allows them.',
+          ),
+          states: z
+            .array(z.enum(TERMINAL_STATES as readonly [TaskState, ...TaskState[]]), 'must be a list of states')
+            .min(1, 'must name a state')
+            .optional()
+            .describe('The ends that are told of. Default: all.'),
+        },
+        'must be an object with a url',
+      )
+      .optional()
+      .describe('Called when the task has ended, signed by Standard Webhooks, and tried again until it is taken.'),
   })
   .describe('A task as it is asked for.');
 

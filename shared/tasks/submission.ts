@@ -1,5 +1,7 @@
 /** A task as it is asked for: checked, ready to be accepted. Both front doors make these; the submitter stores them. */
+import type { ConflictRule } from '../amqp/message.ts';
 import type { ErrorCode } from '../errors/catalogue.ts';
+import type { Callback } from './callback.ts';
 import type { TaskState } from './state-machine.ts';
 
 /** What an AMQP publisher sent beside the body, as stored: texts of JSON. */
@@ -10,6 +12,26 @@ export interface Origin {
   readonly properties: string;
   /** Headers in the tagged form of `headersToStored`, as JSON text. */
   readonly headers: string;
+}
+
+/** How long a unique key is held: while its task waits, while it has not ended, or for so long whatever becomes of it. */
+export type KeyHold =
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'unfinished' }
+  /** Milliseconds from acceptance. */
+  | { readonly kind: 'window'; readonly withinMs: number };
+
+/** A key of which there is one task of a type at a time. */
+export interface UniqueRule {
+  readonly key: string;
+  readonly hold: KeyHold;
+  /**
+   * While another task of the type holds the key: that task is the answer; or, where it waits, it becomes what is submitted now; or a
+   * refusal is the answer.
+   */
+  readonly onConflict: ConflictRule;
+  /** With `replace`: milliseconds from the acceptance of the task that holds the key after which it is put off no more. */
+  readonly maxWaitMs?: number;
 }
 
 /** A checked submission. */
@@ -42,6 +64,19 @@ export interface Submission {
     readonly digest: Buffer;
   };
   readonly origin?: Origin;
+  /** The Idempotency-Key of the HTTP request, of `publisher`, de-duplicated within seven days. */
+  readonly idempotency?: {
+    readonly key: string;
+    /** SHA-256 of the request's body. */
+    readonly digest: Buffer;
+  };
+  readonly unique?: UniqueRule;
+  /** Under which its type limits how many run at once; absent where it does not. */
+  readonly concurrencyKey?: string;
+  /** Under which its type limits how many start within a time; absent where it does not. */
+  readonly rateKey?: string;
+  /** Who is to be told how it ended. */
+  readonly callback?: Callback;
 }
 
 /** One thing that is wrong with a submission. `field` is what the sender calls it (`priority`, `input.user.id`, a header). */
@@ -60,6 +95,15 @@ export type Acceptance =
       readonly acceptedAt: Date;
       readonly runAt: Date | undefined;
     }
-  /** This message id was accepted before with the same content. */
-  | { readonly kind: 'duplicate'; readonly id: string }
+  /** This message id or idempotency key came before with the same content; `became`: what was answered then, about task `id`. */
+  | {
+      readonly kind: 'duplicate';
+      readonly id: string;
+      readonly became: 'accepted' | 'existing' | 'replaced';
+      readonly acceptedAt: Date;
+    }
+  /** Another task holds the unique key: that is the answer. */
+  | { readonly kind: 'existing'; readonly id: string }
+  /** A task that waits held the unique key; it has become what was submitted. */
+  | { readonly kind: 'replaced'; readonly id: string }
   | { readonly kind: 'refused'; readonly fault: SubmissionFault };

@@ -12,7 +12,7 @@ export const digestCatalog = statement<[]>()({
       coalesce((select string_agg(name || ' ' || extract(epoch from announced_at)::text, ',' order by name)
                   from task_types), '')
       || '/' ||
-      coalesce((select string_agg(name, ',' order by name) from queues), '')) as digest`,
+      coalesce((select string_agg(name || ' ' || mode || (fair_by is not null), ',' order by name) from queues), '')) as digest`,
   columns: { digest: 'text' },
 });
 
@@ -40,6 +40,6 @@ export const loadTaskTypes = statement<[]>()({
 /** Every queue. */
 export const loadQueues = statement<[]>()({
   name: 'load_queues',
-  text: sql`select name from queues order by name`,
-  columns: { name: 'text' },
+  text: sql`select name, mode, fair_by is not null as is_fair from queues order by name`,
+  columns: { name: 'text', mode: 'text', is_fair: 'bool?' },
 });

@@ -10,7 +10,7 @@ import type { Logger } from '../observability/log.ts';
 import { run } from '../postgres/statement.ts';
 import type { Queryable, RowOf } from '../postgres/statement.ts';
 import type { Clock } from '../time/clock.ts';
-import type { Isolation } from './define-task.ts';
+import type { ConcurrencyLimit, Isolation, RateLimit } from './define-task.ts';
 import { compileInputSchema } from './input-schema.ts';
 import type { CheckInput, CompiledSchema } from './input-schema.ts';
 import type { RetryPolicy } from './retry-policy.ts';
@@ -27,7 +27,10 @@ export interface KnownType {
   readonly timeoutMs: number;
   /** `undefined` where the announcement did not say. */
   readonly isolation: Isolation | undefined;
+  readonly keepLogs: boolean | undefined;
   readonly retry: Pick<RetryPolicy, 'maxAttempts' | 'firstDelayMs' | 'maxDelayMs'> | undefined;
+  readonly concurrency: ConcurrencyLimit | undefined;
+  readonly rate: RateLimit | undefined;
   readonly codeVersion: string;
   readonly announcedAt: Date;
   /** Text of its JSON Schema, `undefined` where it has none. */
@@ -69,7 +72,7 @@ export class TypeCatalog implements Part, Catalog {
   readonly #options: TypeCatalogOptions;
   readonly #loop: Loop;
   #types: ReadonlyMap<string, KnownType> = new Map();
-  #queues: ReadonlySet<string> = new Set();
+  #queues: ReadonlyMap<string, RowOf<typeof loadQueues.columns>> = new Map();
   #compiled = new Map<string, CompiledSchema>();
   #digest: string | undefined;
   #turn = 0;
@@ -120,7 +123,20 @@ export class TypeCatalog implements Part, Catalog {
 
   /** Every queue, by name. */
   queues(): readonly string[] {
-    return [...this.#queues];
+    return [...this.#queues.keys()];
+  }
+
+  /** Why a queue holds back what comes in, where it does: for its turn, or while it is drained. At most a look late. */
+  holdReasonOf(queue: string): 'turn' | 'draining' | undefined {
+    const known = this.#queues.get(queue);
+    if (known?.is_fair === true) return 'turn';
+    return known?.mode === 'draining' ? 'draining' : undefined;
+  }
+
+  /** True where what waits in a queue starts by priority and age: the queue is open, and not fair. At most a look late. */
+  startsInOrder(queue: string): boolean {
+    const known = this.#queues.get(queue);
+    return known?.mode === 'open' && known.is_fair !== true;
   }
 
   /** Looks for announcements now. Throws as `Queryable.query`. */
@@ -162,16 +178,21 @@ export class TypeCatalog implements Part, Catalog {
     await this.refresh();
   }
 
-  #apply(rows: readonly RowOf<typeof loadTaskTypes.columns>[], queues: readonly { readonly name: string }[]): void {
+  #apply(
+    rows: readonly RowOf<typeof loadTaskTypes.columns>[],
+    queues: readonly RowOf<typeof loadQueues.columns>[],
+  ): void {
     const schemas = new Set(rows.map((row) => row.input_schema));
     this.#compiled = new Map([...this.#compiled].filter(([text]) => schemas.has(text)));
     this.#types = new Map(rows.map((row) => [row.name, this.#toType(row)]));
-    this.#queues = new Set(queues.map(({ name }) => name));
+    this.#queues = new Map(queues.map((queue) => [queue.name, queue]));
   }
 
   #toType(row: RowOf<typeof loadTaskTypes.columns>): KnownType {
     const { name, input_schema: inputSchema } = row;
-    const { isolation, retry } = row.description as Partial<Pick<KnownType, 'isolation' | 'retry'>>;
+    const { isolation, keepLogs, retry, concurrency, rate } = row.description as Partial<
+      Pick<KnownType, 'isolation' | 'keepLogs' | 'retry' | 'concurrency' | 'rate'>
+    >;
     return {
       name,
       queue: row.queue,
@@ -179,7 +200,10 @@ export class TypeCatalog implements Part, Catalog {
       maxAttempts: row.max_attempts,
       timeoutMs: Number(row.timeout_ms),
       isolation,
+      keepLogs,
       retry,
+      concurrency,
+      rate,
       codeVersion: row.code_version,
       announcedAt: row.announced_at,
       inputSchema: inputSchema ?? undefined,

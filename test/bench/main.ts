@@ -8,6 +8,7 @@ import { findRoot } from '../../deploy/local-stack/stack.ts';
 import { startRabbitmq43 } from '../../scripts/test-servers.ts';
 import { toError } from '../../shared/errors/to-error.ts';
 import { redactText } from '../../shared/observability/redact.ts';
+import { aim } from './aim.ts';
 import { measureCeiling, measureFleet, percentile } from './rounds.ts';
 import type { Ceiling, Figures, Site } from './rounds.ts';
 
@@ -88,11 +89,6 @@ async function benchBroker(site: Site): Promise<boolean> {
       (value) => value < AIMS.workerMb,
     ),
   ].every(Boolean);
-}
-
-function aim(what: string, value: number, isMet: (value: number) => boolean): boolean {
-  console.log(`  aim ${what} (${value.toFixed(2)}): ${isMet(value) ? 'met' : 'missed'}`);
-  return isMet(value);
 }
 
 const whole = (value: number): string => value.toFixed(0);

@@ -138,7 +138,7 @@ function environmentOf(site: Site, databaseUrl: string): Record<string, string> 
 }
 
 /** Tasks per second through the HTTP door, in batches. */
-async function accept(producerUrl: string, tasks: number): Promise<number> {
+export async function accept(producerUrl: string, tasks: number): Promise<number> {
   const batches = Math.ceil(tasks / BATCH);
   const body = { tasks: Array.from({ length: BATCH }, () => ({ type: 'bench.noop', input: { text: TEXT } })) };
   const send = createSender(producerUrl);

@@ -6,6 +6,7 @@ import { namesOf } from '../../shared/amqp/topology.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { compareBooks } from '../support/fleet.sql.ts';
 import type { ChaosFleet } from './chaos-fleet.ts';
 import { countLeftovers } from './evidence.sql.ts';
 import type { Evidence } from './evidence.ts';
@@ -47,6 +48,7 @@ export async function drain(after: Aftermath, { drainMs, show }: DrainOptions): 
 export async function readLeft({ amqpUrl, prefix, db }: Aftermath): Promise<Readonly<Record<string, number>>> {
   const [row] = await run(db, countLeftovers);
   const left = Object.fromEntries(Object.entries(row ?? {}).map(([name, count]) => [name, Number(count)]));
+  left['ledger_lines_that_differ'] = (await run(db, compareBooks)).length;
   const { ingress, dead, queue } = namesOf(prefix);
   const model = await amqp.connect(amqpUrl);
   model.on('error', () => undefined);

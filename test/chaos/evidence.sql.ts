@@ -85,36 +85,30 @@ export const listSteps = statement<[]>()({
 export const countLeftovers = statement<[]>()({
   name: 'chaos_count_leftovers',
   text: sql`
-    with counted as (
-      select hour, type, case entry when 'revived' then 'dead' else entry end as entry,
-             sum(case entry when 'revived' then -tasks else tasks end) as tasks
-        from ledger_entries group by 1, 2, 3
-    ), found as (
-      select task_hour(id) as hour, type, 'accepted' as entry, count(*) as tasks from tasks group by 1, 2
-      union all
-      select task_hour(id), type, state::text, count(*) from tasks where finished_at is not null group by 1, 2, 3
-    )
     select (select count(*) from tasks where finished_at is null) as tasks,
-           (select count(*)
-              from counted c
-              full join found f using (hour, type, entry)
-             where coalesce(c.tasks, 0) <> coalesce(f.tasks, 0)) as ledger_lines_that_differ,
            (select count(*) from claims) as claims,
            (select count(*) from outbox) as outbox,
            (select count(*) from due) as due,
            (select count(*) from cancel_requests) as cancel_requests,
            (select count(*) from leases) as leases,
            (select count(*) from dead_letters
-             where recorded_at is null and died_at < clock_timestamp() - interval '75 s') as unrecorded_letters`,
+             where recorded_at is null and died_at < clock_timestamp() - interval '75 s') as unrecorded_letters,
+           (select count(*) from dead_letters where group_id is null) as ungrouped_letters,
+           (select count(*)
+              from failure_groups g
+              full join (select group_id as id, count(*) as letters, count(*) filter (where state = 'open') as open_letters
+                           from dead_letters where group_id is not null group by 1) l using (id)
+             where (g.letters, g.open_letters) is distinct from (l.letters, l.open_letters)) as groups_that_differ`,
   columns: {
     tasks: 'int8',
-    ledger_lines_that_differ: 'int8',
     claims: 'int8',
     outbox: 'int8',
     due: 'int8',
     cancel_requests: 'int8',
     leases: 'int8',
     unrecorded_letters: 'int8',
+    ungrouped_letters: 'int8',
+    groups_that_differ: 'int8',
   },
 });
 

@@ -1,8 +1,95 @@
 -- The schema after all migrations, for reading and for comparing. Written by `make golden`; it is not meant to be run.
 
 create type task_state as enum ('pending', 'scheduled', 'blocked', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired');
+create function abandon_task_retirement() returns void language plpgsql; -- source md5 a690750ba8cfcb93412b230ecf054211
+create function add_task_partition(part text, lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 7f7ba544e04a3ed719a3029166164787
+create function begin_task_retirement(new_target text, of_sources text[], from_id uuid, to_id uuid) returns void language plpgsql; -- source md5 d8cc328260e7c1469c693e3d01954264
+create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
+create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
+create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
+create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
+create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
+create function follow_into_target() returns trigger language plpgsql; -- source md5 c3212a1b52d8845f84d02e64fda8a2eb
+create function gin_extract_query_trgm(text, internal, smallint, internal, internal, internal, internal) returns internal language c; -- source md5 bcc3d1b35e67c79fdd7743051b5bb54e
+create function gin_extract_value_trgm(text, internal) returns internal language c; -- source md5 c75ed6efb95d6922885e652c3b1ae63f
+create function gin_trgm_consistent(internal, smallint, text, integer, internal, internal, internal, internal) returns boolean language c; -- source md5 5db4c0b82b674e49a7e2b5ec62344817
+create function gin_trgm_triconsistent(internal, smallint, text, integer, internal, internal, internal) returns "char" language c; -- source md5 044f4596e56bfba7eaae6e7c7b35c380
+create function gtrgm_compress(internal) returns internal language c; -- source md5 a0c88e9a79ba5f6cb387b51457e3f567
+create function gtrgm_consistent(internal, text, smallint, oid, internal) returns boolean language c; -- source md5 0eaeef0b916f99506a5e0ec3953547ee
+create function gtrgm_decompress(internal) returns internal language c; -- source md5 1e6e1425e63e58f446f2a285205aada3
+create function gtrgm_distance(internal, text, smallint, oid, internal) returns double precision language c; -- source md5 94da78a7c71beb6f1824f7598f910521
+create function gtrgm_in(cstring) returns gtrgm language c; -- source md5 af406f0d6fd3f9f056beb474dc267883
+create function gtrgm_options(internal) returns void language c; -- source md5 4995c26b394cefc327edc9bcdd3cc238
+create function gtrgm_out(gtrgm) returns cstring language c; -- source md5 809b516b4474d75b7ea2606e56263a8b
+create function gtrgm_penalty(internal, internal, internal) returns internal language c; -- source md5 78a76e7fec267214504a675b59c13d82
+create function gtrgm_picksplit(internal, internal) returns internal language c; -- source md5 4db74098c31e243cbad5eb4c29e67387
+create function gtrgm_same(gtrgm, gtrgm, internal) returns internal language c; -- source md5 33426e0fbb8272974ddba55eb3574f70
+create function gtrgm_union(internal, internal) returns gtrgm language c; -- source md5 ac59a0687df15075468862ca946ee148
+create function guard_default_partition(lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 18732e415cb22a43dd1d04b82832a4f1
+create function id_instant(id uuid) returns timestamp with time zone language sql; -- source md5 2145725f5b84d9a8c0549b3f78faf46d
+create function input_fault(input json) returns text[] language plpgsql; -- source md5 9dbea68045bdd9504dcf12161434637b
+create function input_json(input bytea) returns jsonb language plpgsql; -- source md5 03d0e8d629dc455d71ecf28b9aee240d
+create function input_text(input bytea) returns text language plpgsql; -- source md5 be2918ea7634073d55ce35aa76888962
+create function json_as_written(value json) returns text language plpgsql; -- source md5 19d1c4c244702de3475b23cccbc81e21
+create function keep_tasks(ids uuid[]) returns integer language plpgsql; -- source md5 306e4c65d29fe07e39d2c1c553020bf2
+create function limit_key(path text, input json) returns text language plpgsql; -- source md5 015ce81d4409807c324ee04fa3273db3
+create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
+create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
+create function number_fault(literal text) returns text language plpgsql; -- source md5 2836236317c6ab027b61f44083e4b5da
+create function option_instant(options jsonb, name text) returns timestamp with time zone language plpgsql; -- source md5 ea66f39968d65d3a7ad269dbaeb79da1
+create function option_integer(options jsonb, name text, lowest bigint, highest bigint, prefix text) returns bigint language plpgsql; -- source md5 b5776e885f780bbf70104baf00b9fa9b
+create function option_tags(options jsonb) returns text[] language plpgsql; -- source md5 abf4a4134c583e88c4c2f8732500d9f8
+create function option_text(options jsonb, name text, longest integer, prefix text) returns text language plpgsql; -- source md5 c9ec1ace77866336992d51ace4b7f3af
+create function option_webhook(options jsonb) returns jsonb language plpgsql; -- source md5 fc0805381d0bb7cd40f05fcf9bf51f9e
+create function quiet_partition(part text) returns void language plpgsql; -- source md5 a9a8113e7a6596515333c24fbf5afa45
+create function refuse_change() returns trigger language plpgsql; -- source md5 7d55b5e5c7d8ca525cd100b9eb3ac352
+create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
+create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
+create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
+create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
+create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
+create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b
+create function similarity(text, text) returns real language c; -- source md5 0739eaf3c5c05c6e8fa34eb7c5ef5a96
+create function similarity_dist(text, text) returns real language c; -- source md5 7ebb37e4139c772fe4e70dfbd55576cc
+create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61
+create function strict_word_similarity(text, text) returns real language c; -- source md5 047be0674d6c8e19b0e5a3c3243be6ed
+create function strict_word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 84911a6d7876cdc309b990eef6644b60
+create function strict_word_similarity_dist_commutator_op(text, text) returns real language c; -- source md5 4708a05e741a502b27ac79af985b95e9
+create function strict_word_similarity_dist_op(text, text) returns real language c; -- source md5 f154f714e649b472555839dc6c7de09e
+create function strict_word_similarity_op(text, text) returns boolean language c; -- source md5 3158a67e538b4a391322cba6a43ab2bf
+create function switch_lifecycle_events(is_on boolean) returns boolean language plpgsql; -- source md5 d97c1da361113f6a976f8da76dbd122f
 create function task_hour(id uuid) returns integer language sql; -- source md5 b6713342e74f19ec947f55622eb12c76
+create function turn_key(queue text, input bytea) returns text language plpgsql; -- source md5 13f4bd8d2447cbbdc69e3753d680e5ac
+create function unguard_default_partition() returns void language plpgsql; -- source md5 20d09637623b60e69b3acb5b7df04ed2
 create function uuid_v7() returns uuid language sql; -- source md5 9bd290949ffd22c04a6664ec3c6c4e98
+create function word_similarity(text, text) returns real language c; -- source md5 1000076619664645ae70e7e908f13ed3
+create function word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 64550738eaf8228a376fb7816c9d6728
+create function word_similarity_dist_commutator_op(text, text) returns real language c; -- source md5 be45b7ad2f1942ec7e70dbd70ff80592
+create function word_similarity_dist_op(text, text) returns real language c; -- source md5 e97ecc30425f39c69b6b473abde3c04a
+create function word_similarity_op(text, text) returns boolean language c; -- source md5 d83512053e7581442d60d7ad35ff8ace
+
+create table alerts;
+  id uuid not null
+  kind text not null
+  group_id uuid not null
+  number integer not null
+  found_at timestamp with time zone not null default clock_timestamp()
+  alert jsonb not null
+  retry_at timestamp with time zone not null default clock_timestamp()
+  handed_in_at timestamp with time zone
+  constraint alerts_kind_check CHECK ((kind = ANY (ARRAY['new_group'::text, 'growing_group'::text, 'oldest_letter'::text])))
+  constraint alerts_kind_group_id_number_key UNIQUE (kind, group_id, number)
+  constraint alerts_pkey PRIMARY KEY (id)
+  CREATE INDEX alerts_found_at ON alerts USING btree (found_at);
+  CREATE INDEX alerts_waiting ON alerts USING btree (retry_at) WHERE (handed_in_at IS NULL);
+
+create table attempt_logs;
+  task_id uuid not null
+  attempt integer not null
+  lines text not null
+  dropped integer not null
+  constraint attempt_logs_dropped_check CHECK ((dropped >= 0))
+  constraint attempt_logs_pkey PRIMARY KEY (task_id, attempt)
 
 create table attempts;
   task_id uuid not null
@@ -27,8 +114,20 @@ create table audit;
   action text not null
   target text not null
   detail jsonb not null default '{}'::jsonb
+  address text
   constraint audit_pkey PRIMARY KEY (id)
+  CREATE INDEX audit_action ON audit USING btree (action, at, id);
+  CREATE INDEX audit_actor ON audit USING btree (actor, at, id);
+  CREATE INDEX audit_at ON audit USING btree (at, id);
   CREATE INDEX audit_target ON audit USING btree (target, id);
+
+create table callbacks with (fillfactor=70);
+  task_id uuid not null
+  callback jsonb not null
+  is_waiting boolean not null default true
+  taken_until timestamp with time zone
+  constraint callbacks_pkey PRIMARY KEY (task_id)
+  CREATE INDEX callbacks_waiting ON callbacks USING btree (task_id) WHERE is_waiting;
 
 create table cancel_requests;
   task_id uuid not null
@@ -44,6 +143,12 @@ create table claims with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autov
   alone uuid
   constraint claims_pkey PRIMARY KEY (id)
   CREATE INDEX claims_worker ON claims USING btree (worker);
+
+create table concurrency_groups with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+  type text not null
+  key text not null
+  places text[] not null default '{}'::text[]
+  constraint concurrency_groups_pkey PRIMARY KEY (type, key)
 
 create table dead_letters;
   id uuid not null
@@ -73,17 +178,26 @@ create table dead_letters;
   replay_at timestamp with time zone
   replay_exchange text
   replay_routing_key text
+  group_id uuid
+  code_version text
+  replay_id uuid
+  erased_at timestamp with time zone
   constraint dead_letters_check CHECK (((kind = 'task'::text) = ((task_id IS NOT NULL) AND (body IS NULL))))
   constraint dead_letters_check1 CHECK (((closed_at IS NOT NULL) = (state = ANY (ARRAY['replayed'::text, 'discarded'::text]))))
   constraint dead_letters_check2 CHECK (((state <> 'replaying'::text) OR ((replay_at IS NOT NULL) AND (replay_exchange IS NOT NULL) AND (replay_routing_key IS NOT NULL))))
   constraint dead_letters_kind_check CHECK ((kind = ANY (ARRAY['task'::text, 'refused'::text, 'foreign'::text])))
   constraint dead_letters_pkey PRIMARY KEY (id)
   constraint dead_letters_state_check CHECK ((state = ANY (ARRAY['open'::text, 'replaying'::text, 'replayed'::text, 'discarded'::text])))
+  CREATE INDEX dead_letters_closed ON dead_letters USING btree (closed_at) WHERE (closed_at IS NOT NULL);
   CREATE UNIQUE INDEX dead_letters_evidence ON dead_letters USING btree (evidence_key) WHERE (evidence_key IS NOT NULL);
   CREATE INDEX dead_letters_open ON dead_letters USING btree (id) WHERE (state = 'open'::text);
+  CREATE INDEX dead_letters_open_by_group ON dead_letters USING btree (group_id, id) WHERE (state = 'open'::text);
+  CREATE INDEX dead_letters_open_by_reason ON dead_letters USING btree (reason, id) WHERE (state = 'open'::text);
+  CREATE INDEX dead_letters_open_by_type ON dead_letters USING btree (type, id) WHERE (state = 'open'::text);
   CREATE UNIQUE INDEX dead_letters_open_task ON dead_letters USING btree (task_id) WHERE (state = ANY (ARRAY['open'::text, 'replaying'::text]));
   CREATE INDEX dead_letters_replaying ON dead_letters USING btree (replay_at) WHERE (state = 'replaying'::text);
   CREATE INDEX dead_letters_task ON dead_letters USING btree (task_id, id);
+  CREATE INDEX dead_letters_ungrouped ON dead_letters USING btree (id) WHERE ((group_id IS NULL) AND ((recorded_at IS NOT NULL) OR (reason = 'worker_lost'::text)));
   CREATE INDEX dead_letters_unrecorded ON dead_letters USING btree (died_at) WHERE ((kind = 'task'::text) AND (recorded_at IS NULL));
 
 create table due with (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=2000);
@@ -92,10 +206,120 @@ create table due with (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_th
   constraint due_pkey PRIMARY KEY (task_id)
   CREATE INDEX due_at ON due USING btree (at);
 
+create table erased_tasks;
+  task_id uuid not null
+  erasure_id uuid not null
+  erased_at timestamp with time zone not null default clock_timestamp()
+  constraint erased_tasks_pkey PRIMARY KEY (task_id)
+
+create table erasures;
+  id uuid not null
+  at timestamp with time zone not null default clock_timestamp()
+  actor text not null
+  reason text not null
+  counts jsonb not null default '{}'::jsonb
+  ended_at timestamp with time zone
+  constraint erasures_pkey PRIMARY KEY (id)
+
+create table failure_group_hours with (fillfactor=50);
+  group_id uuid not null
+  hour integer not null
+  letters bigint not null
+  constraint failure_group_hours_pkey PRIMARY KEY (group_id, hour)
+  CREATE INDEX failure_group_hours_hour ON failure_group_hours USING btree (hour);
+
+create table failure_groups with (fillfactor=50);
+  id uuid not null
+  kind text not null
+  type text
+  error_type text
+  error_message text
+  frame text
+  rule text
+  state text not null default 'open'::text
+  note text
+  assignee text
+  version integer not null default 1
+  changed_at timestamp with time zone
+  changed_by text
+  letters bigint not null
+  open_letters bigint not null
+  first_at timestamp with time zone not null
+  last_at timestamp with time zone not null
+  reopened_at timestamp with time zone
+  queues text[] not null default '{}'::text[]
+  code_versions text[] not null default '{}'::text[]
+  constraint failure_groups_kind_check CHECK ((kind = ANY (ARRAY['task'::text, 'refused'::text, 'foreign'::text])))
+  constraint failure_groups_pkey PRIMARY KEY (id)
+  constraint failure_groups_state_check CHECK ((state = ANY (ARRAY['open'::text, 'acknowledged'::text, 'resolved'::text, 'ignored'::text])))
+  CREATE INDEX failure_groups_last_at ON failure_groups USING btree (last_at, id);
+
+create table fair_turns with (fillfactor=50);
+  queue text not null
+  last_key text not null default ''::text
+  served integer not null default 0
+  releases bigint not null default 0
+  constraint fair_turns_pkey PRIMARY KEY (queue)
+  constraint fair_turns_queue_fkey FOREIGN KEY (queue) REFERENCES queues(name) ON DELETE CASCADE
+
+create table files with (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=2000);
+  id uuid not null
+  task_id uuid not null
+  attempt integer not null
+  kind text not null
+  name text not null
+  content_type text not null
+  key text not null
+  bytes bigint
+  sha256 bytea
+  created_at timestamp with time zone not null default clock_timestamp()
+  stored_at timestamp with time zone
+  link_expires_at timestamp with time zone
+  doomed_at timestamp with time zone
+  sweep_at timestamp with time zone not null
+  constraint files_bytes_check CHECK ((bytes >= 0))
+  constraint files_check CHECK (((stored_at IS NULL) = (bytes IS NULL)))
+  constraint files_check1 CHECK (((stored_at IS NULL) = (sha256 IS NULL)))
+  constraint files_content_type_check CHECK (((length(content_type) >= 3) AND (length(content_type) <= 200)))
+  constraint files_kind_check CHECK ((kind = ANY (ARRAY['saved'::text, 'result'::text])))
+  constraint files_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255)))
+  constraint files_pkey PRIMARY KEY (id)
+  constraint files_sha256_check CHECK ((length(sha256) = 32))
+  CREATE INDEX files_sweep_at ON files USING btree (sweep_at);
+  CREATE INDEX files_task ON files USING btree (task_id, attempt);
+
+create table held_back with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+  task_id uuid not null
+  reason text not null
+  scope text not null
+  key text not null default ''::text
+  priority smallint not null
+  held_at timestamp with time zone not null default clock_timestamp()
+  constraint held_back_pkey PRIMARY KEY (task_id)
+  constraint held_back_reason_check CHECK ((reason = ANY (ARRAY['concurrency'::text, 'rate'::text, 'paused'::text, 'draining'::text, 'turn'::text, 'turn_given'::text])))
+  CREATE INDEX held_back_in_turn ON held_back USING btree (reason, scope, key, priority DESC, task_id);
+
+create table held_partitions;
+  name text not null
+  till timestamp with time zone not null
+  constraint held_partitions_pkey PRIMARY KEY (name)
+
+create table idempotency_keys;
+  actor text not null
+  key text not null
+  task_id uuid not null
+  digest bytea not null
+  became text not null default 'accepted'::text
+  accepted_at timestamp with time zone not null default now()
+  constraint idempotency_keys_became_check CHECK ((became = ANY (ARRAY['accepted'::text, 'existing'::text, 'replaced'::text, 'batch'::text])))
+  constraint idempotency_keys_pkey PRIMARY KEY (actor, key)
+  CREATE INDEX idempotency_keys_accepted_at ON idempotency_keys USING btree (accepted_at);
+
 create table installation;
   is_only_row boolean not null default true
   prefix text not null
   created_at timestamp with time zone not null default now()
+  store_id uuid not null default gen_random_uuid()
   constraint installation_is_only_row_check CHECK (is_only_row)
   constraint installation_pkey PRIMARY KEY (is_only_row)
 
@@ -137,6 +361,34 @@ create table ledger_entries with (fillfactor=50, autovacuum_vacuum_scale_factor=
   constraint ledger_entries_pkey PRIMARY KEY (hour, type, entry, backend)
   CREATE INDEX ledger_entries_unfolded ON ledger_entries USING btree (hour) WHERE (backend <> 0);
 
+create table letter_facts;
+  letter_id uuid not null
+  tags text[]
+  error_text text
+  input jsonb
+  constraint letter_facts_pkey PRIMARY KEY (letter_id)
+  CREATE INDEX letter_facts_error ON letter_facts USING gin (error_text gin_trgm_ops);
+  CREATE INDEX letter_facts_input ON letter_facts USING gin (input jsonb_path_ops);
+  CREATE INDEX letter_facts_tags ON letter_facts USING gin (tags) WHERE (tags IS NOT NULL);
+
+create table lifecycle_events with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+  id bigint not null generated as identity
+  at timestamp with time zone not null default clock_timestamp()
+  retry_at timestamp with time zone not null default clock_timestamp()
+  task_ids uuid[] not null
+  types text[] not null
+  queues text[] not null
+  states text[] not null
+  attempts integer[] not null
+  constraint lifecycle_events_pkey PRIMARY KEY (id)
+
+create table mended_inputs;
+  letter_id uuid not null
+  replay_id uuid not null
+  input bytea not null
+  mended_at timestamp with time zone not null default clock_timestamp()
+  constraint mended_inputs_pkey PRIMARY KEY (letter_id)
+
 create table message_ids;
   publisher text not null
   type text not null
@@ -153,6 +405,17 @@ create table migrations;
   breaking boolean not null
   applied_at timestamp with time zone not null default clock_timestamp()
   constraint migrations_pkey PRIMARY KEY (name)
+
+create table once_runs;
+  task_id uuid not null
+  key text not null
+  run_id uuid not null
+  attempt integer not null
+  started_at timestamp with time zone not null default clock_timestamp()
+  finished_at timestamp with time zone
+  result bytea
+  constraint once_runs_check CHECK (((finished_at IS NOT NULL) OR (result IS NULL)))
+  constraint once_runs_pkey PRIMARY KEY (task_id, key)
 
 create table origins;
   task_id uuid not null
@@ -178,14 +441,135 @@ create table progress with (fillfactor=50);
   fraction real not null
   step text
   updated_at timestamp with time zone not null default clock_timestamp()
+  message text
   constraint progress_fraction_check CHECK (((fraction >= (0)::double precision) AND (fraction <= (1)::double precision)))
   constraint progress_pkey PRIMARY KEY (task_id)
+
+create table queue_starts with (fillfactor=50);
+  queue text not null
+  priority smallint not null
+  slot bigint not null
+  attempts bigint not null
+  newest uuid not null
+  constraint queue_starts_pkey PRIMARY KEY (queue, priority, slot)
 
 create table queues;
   name text not null
   created_at timestamp with time zone not null default now()
+  mode text not null default 'open'::text
+  mode_reason text
+  mode_by text
+  mode_since timestamp with time zone
+  fair_by text
+  fair_weights jsonb not null default '{}'::jsonb
+  fair_depth integer not null default 100
+  constraint queues_fair_depth_check CHECK (((fair_depth >= 1) AND (fair_depth <= 1000)))
+  constraint queues_mode_check CHECK ((mode = ANY (ARRAY['open'::text, 'paused'::text, 'draining'::text])))
   constraint queues_name_check CHECK (((name ~ '^[a-z][a-z0-9]*([._-][a-z0-9]+)*$'::text) AND (length(name) <= 100)))
   constraint queues_pkey PRIMARY KEY (name)
+  CREATE INDEX queues_special ON queues USING btree (name) WHERE ((mode <> 'open'::text) OR (fair_by IS NOT NULL));
+
+create table rate_groups with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
+  type text not null
+  key text not null
+  starts timestamp with time zone[] not null default '{}'::timestamp with time zone[]
+  admitted integer not null default 0
+  constraint rate_groups_pkey PRIMARY KEY (type, key)
+
+create table replay_items with (fillfactor=50);
+  replay_id uuid not null
+  n integer not null
+  letter_id uuid not null
+  state text not null default 'waiting'::text
+  wave integer
+  task_id uuid
+  attempt integer
+  sent_at timestamp with time zone
+  judged_at timestamp with time zone
+  fingerprint uuid
+  is_same boolean
+  error_type text
+  error_message text
+  new_letter_id uuid
+  code text
+  why text
+  constraint replay_items_pkey PRIMARY KEY (replay_id, n)
+  constraint replay_items_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'sent'::text, 'succeeded'::text, 'dead'::text, 'ended'::text, 'returned'::text, 'skipped'::text])))
+  CREATE INDEX replay_items_failed ON replay_items USING btree (replay_id, wave) WHERE (fingerprint IS NOT NULL);
+  CREATE UNIQUE INDEX replay_items_letter ON replay_items USING btree (letter_id, replay_id);
+  CREATE INDEX replay_items_sent ON replay_items USING btree (replay_id, n) WHERE (state = 'sent'::text);
+  CREATE INDEX replay_items_unjudged ON replay_items USING btree (replay_id, n) WHERE ((state = 'sent'::text) AND (judged_at IS NULL));
+
+create table replays with (fillfactor=50);
+  id uuid not null
+  version integer not null default 1
+  state text not null
+  state_reason text
+  created_at timestamp with time zone not null default clock_timestamp()
+  created_by text not null
+  role text not null
+  reason text
+  finished_at timestamp with time zone
+  selection jsonb not null
+  items integer not null
+  waves jsonb not null
+  stop_after integer
+  wave_timeout_ms integer
+  rate double precision
+  queue text
+  priority smallint
+  patch bytea
+  wait_for_version text
+  types text[]
+  wave integer not null default 0
+  wave_start integer not null default 1
+  wave_end integer not null default 0
+  next_n integer not null default 1
+  wave_sent_at timestamp with time zone
+  awaits boolean not null default true
+  judged_from timestamp with time zone not null default '-infinity'::timestamp with time zone
+  paced_at timestamp with time zone not null default clock_timestamp()
+  look_at timestamp with time zone default clock_timestamp()
+  constraint replays_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['cancelled'::text, 'finished'::text]))))
+  constraint replays_pkey PRIMARY KEY (id)
+  constraint replays_priority_check CHECK (((priority >= 0) AND (priority <= 9)))
+  constraint replays_rate_check CHECK ((rate > (0)::double precision))
+  constraint replays_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'running'::text, 'paused'::text, 'stopped'::text, 'cancelled'::text, 'finished'::text])))
+  constraint replays_stop_after_check CHECK ((stop_after >= 1))
+  constraint replays_wave_timeout_ms_check CHECK ((wave_timeout_ms >= 1))
+  CREATE INDEX replays_finished ON replays USING btree (finished_at) WHERE (finished_at IS NOT NULL);
+  CREATE INDEX replays_look_at ON replays USING btree (look_at) WHERE (look_at IS NOT NULL);
+
+create table retired_partitions;
+  name text not null
+  retired_at timestamp with time zone not null default clock_timestamp()
+  constraint retired_partitions_pkey PRIMARY KEY (name)
+
+create table run_times with (fillfactor=50);
+  type text not null
+  weights double precision[] not null
+  weighed_at timestamp with time zone not null default clock_timestamp()
+  constraint run_times_pkey PRIMARY KEY (type)
+
+create table task_retirement_counts with (fillfactor=50);
+  hour integer not null
+  type text not null
+  tasks bigint not null
+  constraint task_retirement_counts_pkey PRIMARY KEY (hour, type)
+
+create table task_retirements with (fillfactor=50);
+  is_only_row boolean not null default true
+  target text not null
+  sources text[] not null
+  lower_id uuid not null
+  upper_id uuid not null
+  walked_to uuid not null
+  kept bigint not null default 0
+  retired bigint not null default 0
+  is_broken boolean not null default false
+  began_at timestamp with time zone not null default clock_timestamp()
+  constraint task_retirements_is_only_row_check CHECK (is_only_row)
+  constraint task_retirements_pkey PRIMARY KEY (is_only_row)
 
 create table task_types;
   name text not null
@@ -230,6 +614,8 @@ create table tasks partition by RANGE (id);
   tags text[]
   input bytea not null
   result bytea
+  concurrency_key text
+  rate_key text
   constraint tasks_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::task_state, 'dead'::task_state, 'cancelled'::task_state, 'expired'::task_state]))))
   constraint tasks_check1 CHECK (((state <> 'running'::task_state) OR ((claim_id IS NOT NULL) AND (worker IS NOT NULL) AND (started_at IS NOT NULL))))
   constraint tasks_check2 CHECK (((state <> ALL (ARRAY['scheduled'::task_state, 'retrying'::task_state])) OR (run_at IS NOT NULL)))
@@ -241,3 +627,14 @@ create table tasks partition by RANGE (id);
 
 create table tasks_default with (fillfactor=30);
   partition of tasks DEFAULT
+
+create table unique_keys with (fillfactor=50, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=2000);
+  type text not null
+  key text not null
+  task_id uuid not null
+  hold text not null
+  held_at timestamp with time zone not null default clock_timestamp()
+  until timestamp with time zone
+  constraint unique_keys_check CHECK (((hold = 'window'::text) = (until IS NOT NULL)))
+  constraint unique_keys_hold_check CHECK ((hold = ANY (ARRAY['waiting'::text, 'unfinished'::text, 'window'::text])))
+  constraint unique_keys_pkey PRIMARY KEY (type, key)

@@ -23,6 +23,12 @@ afterAll(async () => {
   await broker[Symbol.asyncDispose]();
 });
 
+/** Frames on channel 0, as the broker sends them. Source: amqp.org, AMQP 0-9-1, sections 1.4.2.8, 1.4.2.10; rabbitmq.com/docs/connection-blocked. */
+const frame = (payload: readonly number[]): Buffer => Buffer.from([1, 0, 0, 0, 0, 0, payload.length, ...payload, 0xce]);
+const OPEN_OK = frame([0, 10, 0, 41, 0]);
+const CLOSE = frame([0, 10, 0, 50, 320 >> 8, 320 & 0xff, 3, ...Buffer.from('bye'), 0, 0, 0, 0]);
+const BLOCKED = frame([0, 10, 0, 60, 3, ...Buffer.from('low')]);
+
 const inMs = (ms: number): number => systemClock.monotonicMs() + ms;
 
 interface Opened extends AsyncDisposable {
@@ -176,6 +182,29 @@ describe('a lost connection', () => {
       proxy.cut();
       await eventually(() => expect(connection.reconnects).toBe(round));
     }
+  });
+
+  test('is made again when the broker closes it in the same breath in which it opens it', async () => {
+    await using proxy = await FaultyProxy.open(AMQP_URL);
+    proxy.append(OPEN_OK, CLOSE);
+    await using opened = await open([proxy.urlOf(AMQP_URL)]);
+    const { connection } = opened;
+    await eventually(async () => {
+      await connection.connected({ withinMs: 5_000 });
+      const channel = await connection.model?.createChannel();
+      expect(channel).toBeDefined();
+      await channel?.close();
+    });
+    expect(proxy.accepted).toBe(2);
+    expect(opened.lines.filter((line) => line.includes('"broker connected"'))).toHaveLength(1);
+  });
+
+  test('knows of an alarm that the broker tells in the same breath in which it opens the connection', async () => {
+    await using proxy = await FaultyProxy.open(AMQP_URL);
+    proxy.append(OPEN_OK, BLOCKED);
+    await using opened = await open([proxy.urlOf(AMQP_URL)]);
+    await opened.connection.connected({ withinMs: 5_000 });
+    expect(opened.connection.isBlocked).toBe(true);
   });
 
   test('waits longer between attempts while the broker is away', async () => {

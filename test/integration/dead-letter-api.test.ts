@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { newId } from '../../shared/tasks/ids.ts';
-import { rows } from '../support/core.ts';
+import { addTask, rows } from '../support/core.ts';
 import { openDesk } from '../support/dead-letters.ts';
 import type { DeadLetterDesk, TestHandler } from '../support/dead-letters.ts';
 import { eventually } from '../support/eventually.ts';
@@ -137,8 +137,40 @@ describe('the list', () => {
     expect(await ids(`taskId=${taskId}&diedAfter=2999-01-01T00:00:00Z`)).toEqual([]);
   });
 
+  test('is narrowed by a filter, together with the other parameters', async () => {
+    const taskId = await addTask(db());
+    await rows(db(), `update tasks set tags = '{vip}' where id = $1`, taskId);
+    await desk.kill(taskId);
+    await desk.rejectInvitation(taskId);
+    const letter = await desk.letter(`task_id = '${taskId}' and group_id is not null`);
+    const filtered = async (filter: string, more = ''): Promise<readonly string[]> =>
+      (await list(`filter=${encodeURIComponent(filter)}${more}`)).items.map(({ id }) => id);
+    expect(await filtered(`task:${taskId} tag:vip "no space" age:<1h attempts:>=1`)).toEqual([letter.id]);
+    expect(await filtered(`task:${taskId} -tag:vip`)).toEqual([]);
+    expect(await filtered('tag:vip', `&taskId=${taskId}`)).toEqual([letter.id]);
+    expect(await filtered('tag:vip', '&reason=timeout')).toEqual([]);
+    expect(await filtered('tag:vip state:all', '&state=replayed')).toEqual([]);
+    const { items } = await list(`filter=${encodeURIComponent(`task:${taskId}`)}`);
+    expect(items).toMatchObject([{ id: letter.id, tags: ['vip'] }]);
+    expect((await get(`/${letter.id}`)).json).toMatchObject({ tags: ['vip'] });
+  });
+
+  test('a filter that cannot be read is refused with the place and what is allowed', async () => {
+    expect(await get(`?filter=${encodeURIComponent('type:a age:1h')}`)).toMatchObject({
+      status: 400,
+      type: PROBLEM,
+      json: {
+        field: 'filter',
+        position: 12,
+        reason: expect.stringMatching(/^at character 12: age takes a comparison/),
+      },
+    });
+  });
+
   test.each([
     ['limit=0', 'limit'],
+    ['filter=a:b', 'filter'],
+    ['filter=a&filter=b', 'filter'],
     ['limit=201', 'limit'],
     ['limit=abc', 'limit'],
     ['state=asleep', 'state'],
@@ -230,4 +262,43 @@ test('no web page can replay: neither another origin nor a form', async () => {
 test('the OpenAPI document is the golden one', async () => {
   const golden = await readFile(new URL('../golden/openapi-dead-letters.json', import.meta.url), 'utf8');
   expect((await handler.get('/openapi.json')).json).toEqual(JSON.parse(golden));
+});
+
+describe('an act with If-Match', () => {
+  const etagOf = async (id: string): Promise<string> =>
+    (await fetch(`${handler.url}/v1/dead-letters/${id}`)).headers.get('etag') ?? '';
+  const open = async (): Promise<string> => (await desk.letter(`task_id = '${await desk.deadTask()}'`)).id;
+
+  test('is done on the letter that was looked at, once; the second one is told that somebody was faster', async () => {
+    const id = await open();
+    const headers = { 'if-match': await etagOf(id) };
+    expect((await handler.post(`/v1/dead-letters/${id}/discard`, { reason: 'x' }, headers)).status).toBe(200);
+    const second = [
+      await handler.post(`/v1/dead-letters/${id}/replay`, {}, headers),
+      await handler.post(`/v1/dead-letters/${id}/discard`, { reason: 'y' }, headers),
+    ];
+    for (const answer of second) {
+      expect(answer).toMatchObject({
+        status: 412,
+        json: { type: 'precondition-failed', state: 'discarded', closedBy: 'local' },
+      });
+    }
+    expect(await etagOf(id)).not.toBe(headers['if-match']);
+  });
+
+  test('of ten at once is done once', async () => {
+    const id = await open();
+    const headers = { 'if-match': await etagOf(id) };
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, async () => await handler.post(`/v1/dead-letters/${id}/replay`, {}, headers)),
+    );
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, ...Array<number>(9).fill(412)]);
+  });
+
+  test('of any ETag is done whatever it is', async () => {
+    const id = await open();
+    expect((await handler.post(`/v1/dead-letters/${id}/discard`, { reason: 'x' }, { 'if-match': '*' })).status).toBe(
+      200,
+    );
+  });
 });

@@ -1,6 +1,7 @@
 /** What dies is recorded once, whatever it is, and acked only then. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { addTask, count, readTask } from '../support/core.ts';
+import type { Options } from 'amqplib';
+import { addTask, count, readTask, rows } from '../support/core.ts';
 import { openDesk } from '../support/dead-letters.ts';
 import type { DeadLetterDesk } from '../support/dead-letters.ts';
 import { eventually } from '../support/eventually.ts';
@@ -143,6 +144,60 @@ describe('what the front door refused', () => {
   });
 });
 
+test('a message whose unique key another task holds is done with, or a dead letter, as it asks', async () => {
+  const keyed = (rule: string, messageId: string): Options.Publish => ({
+    messageId,
+    headers: { 'warren-unique-key': 'one at a time', 'warren-on-conflict': rule },
+  });
+  await desk.door.publish('test.noop', '{"v":1}', keyed('return', 'unique-1'));
+  const [holder] = await eventually(async () => {
+    const found = await desk.door.rows<{ id: string }>(`select id from tasks where external_id = 'unique-1'`);
+    expect(found).toHaveLength(1);
+    return found;
+  });
+  await desk.door.publish('test.noop', '{"v":2}', keyed('return', 'unique-2'));
+  await desk.door.publish('test.noop', '{"v":3}', keyed('reject', 'unique-3'));
+  const letter = await desk.letter(`properties->>'messageId' = 'unique-3'`);
+  expect(letter).toMatchObject({ kind: 'refused', reason: 'unique_conflict', error_code: 'unique-conflict' });
+  expect(letter.error_message).toContain(holder?.id);
+  const remembered = await desk.door.rows<{ task_id: string }>(
+    `select task_id from message_ids where message_id in ('unique-1', 'unique-2', 'unique-3')`,
+  );
+  expect(remembered).toEqual([{ task_id: holder?.id }, { task_id: holder?.id }]);
+});
+
+describe('a refused message that the broker let die twice, because it crashed while moving it', () => {
+  const died = async (messageId: string, count: number): Promise<void> => {
+    const { tasks, ingress, dlx } = desk.door.names;
+    const death = { reason: 'rejected', exchange: tasks, queue: ingress, 'routing-keys': ['no.such'], count };
+    const headers = { 'x-death': [death], 'x-first-death-queue': ingress };
+    await desk.publish(dlx, 'no.such', '{}', { messageId, headers });
+  };
+  const recorded = async (mark: string): Promise<void> => {
+    await died(mark, 1);
+    await desk.letter(`properties->>'messageId' = '${mark}'`);
+  };
+
+  test('is one letter', async () => {
+    await died('moved twice', 1);
+    await died('moved twice', 2);
+    await recorded('behind the second');
+    expect(await desk.letters(`properties->>'messageId' = 'moved twice'`)).toHaveLength(1);
+  });
+
+  test('is another message once its letter is closed and seven days old', async () => {
+    await recorded('of last week');
+    await rows(
+      db(),
+      `update dead_letters set state = 'discarded', closed_at = now(), died_at = now() - interval '8 days'
+        where properties->>'messageId' = 'of last week'`,
+    );
+    await died('of last week', 1);
+    const letter = await desk.letter(`properties->>'messageId' = 'of last week' and state = 'open'`);
+    expect(letter).toMatchObject({ kind: 'refused', reason: 'unknown_type' });
+  });
+});
+
 describe('what never was for Warren', () => {
   test('is kept losslessly, with where it came from', async () => {
     const { raw } = desk.door.broker;
@@ -170,6 +225,21 @@ describe('what never was for Warren', () => {
       nested: { list: [1, 'two', null, true], bytes: { $: 'x', v: 'AQA=' } },
     });
     expect(letter.headers).not.toHaveProperty('x-death');
+  });
+
+  test('and that no queue took comes by an alternate exchange, and is said to be unroutable', async () => {
+    const { raw, prefix } = desk.door.broker;
+    const exchange = desk.door.broker.exchange(`${prefix}.lost`);
+    await raw.assertExchange(exchange, 'direct', { durable: true, alternateExchange: desk.door.names.dlx });
+    await desk.publish(exchange, 'nobody.listens', 'x', { messageId: 'unroutable' });
+    expect(await desk.letter(`properties->>'messageId' = 'unroutable'`)).toMatchObject({
+      kind: 'foreign',
+      reason: 'unroutable',
+      exchange,
+      routing_key: 'nobody.listens',
+    });
+    await desk.publish(desk.door.names.dlx, 'by hand', 'x', { messageId: 'by hand' });
+    expect(await desk.letter(`properties->>'messageId' = 'by hand'`)).toMatchObject({ reason: 'unknown' });
   });
 
   test('says what the broker gave as the reason: expired, maxlen', async () => {

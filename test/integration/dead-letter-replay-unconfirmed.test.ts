@@ -78,7 +78,7 @@ describe('a message that may have gone', () => {
   ])('and %s is published again, with the same message_id, until it is confirmed', async (_what, thrown) => {
     const id = await aRefusedLetter();
     failure = thrown;
-    expect(await replay(id)).toEqual({ id, kind: 'refused', state: 'replaying' });
+    expect(await replay(id)).toEqual({ id, kind: 'refused', state: 'replaying', replayId: expect.any(String) });
     await expect(replay(id)).rejects.toMatchObject({ code: 'dead-letter-closed', facts: { state: 'replaying' } });
     // Not sent this time; but it may have gone before, so nobody may press again.
     failure = new WarrenError('broker-unavailable', { reason: 'not connected' });

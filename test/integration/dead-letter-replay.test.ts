@@ -85,10 +85,11 @@ describe('a dead task', () => {
     expect(JSON.parse(invitation.content.toString())).toEqual({ taskId, type: 'test.noop', generation: 2 });
     await eventually(async () => expect(await count(db(), 'outbox')).toBe(0));
     expect((await desk.door.broker.raw.checkQueue(desk.door.names.queue('default'))).messageCount).toBe(0);
-    expect(await rows(db(), 'select actor, role, action, detail from audit where target = $1', id)).toEqual([
+    expect(await rows(db(), 'select actor, role, address, action, detail from audit where target = $1', id)).toEqual([
       {
         actor: 'local',
         role: 'admin',
+        address: '127.0.0.1',
         action: 'dead-letter.replay',
         detail: { kind: 'task', taskId, generation: 2, reason: 'again' },
       },

@@ -36,8 +36,8 @@ async function openFleet(handler: (ctx: TaskContext) => Promise<unknown>, option
   const type = defineTask({ name: 'test.noop', input: z.unknown(), retry: RETRY, run });
   const open = await openIntake(work, {
     handlers: {
-      'test.noop': async ({ taskId, attempt, input }) =>
-        await runner.runner.run({ type, taskId: taskId as TaskId, attempt, input }),
+      'test.noop': async ({ taskId, attempt, claimId, input }) =>
+        await runner.runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input }),
     },
     retry: RETRY,
     concurrency: 20,

@@ -44,8 +44,8 @@ async function openDraining(
   });
   const open = await openIntake(over, {
     handlers: {
-      'test.noop': async ({ taskId, attempt, input }) =>
-        await runner.runner.run({ type, taskId: taskId as TaskId, attempt, input }),
+      'test.noop': async ({ taskId, attempt, claimId, input }) =>
+        await runner.runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input }),
     },
     concurrency: 1,
     prefetch: 10,

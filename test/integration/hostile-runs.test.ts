@@ -34,8 +34,8 @@ beforeAll(async () => {
     { ...work, db: faulty },
     {
       handlers: {
-        'test.noop': async ({ taskId, attempt, input }) =>
-          await runner.runner.run({ type, taskId: taskId as TaskId, attempt, input }),
+        'test.noop': async ({ taskId, attempt, claimId, input }) =>
+          await runner.runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input }),
       },
       concurrency: 2,
     },

@@ -14,7 +14,15 @@ beforeAll(async () => {
   work = await openWork({ queues: ['default', 'bulk'] });
   const { consuming, names } = work.backbone;
   reading = createQueueDepths(
-    { ...partDeps, metrics: work.metrics, connection: consuming, names, queues: () => ['default', 'bulk', 'none'] },
+    {
+      ...partDeps,
+      db: work.db,
+      metrics: work.metrics,
+      connection: consuming,
+      names,
+      queues: () => ['default', 'bulk', 'none'],
+      onRead: () => undefined,
+    },
     { intervalMs: 20 },
   );
   await reading.start();
@@ -24,10 +32,8 @@ afterAll(async () => {
   await work[Symbol.asyncDispose]();
 });
 
-const depth = async (queue: string): Promise<number> => {
-  const [, found] =
-    new RegExp(`^warren_queue_ready_messages\\{queue="${queue}"\\} (\\d+)$`, 'm').exec(await work.metrics.render()) ??
-    [];
+const depth = async (queue: string, metric = 'warren_queue_ready_messages'): Promise<number> => {
+  const [, found] = new RegExp(`^${metric}\\{queue="${queue}"\\} (\\d+)$`, 'm').exec(await work.metrics.render()) ?? [];
   return Number(found);
 };
 
@@ -39,4 +45,17 @@ test('what waits in a work queue is counted by queue, until it is taken; a queue
   expect(await depth('default')).toBe(0);
   expect(await work.take('bulk')).toHaveLength(3);
   await eventually(async () => expect(await depth('bulk')).toBe(0));
+});
+
+test('what waits for its turn is counted beside', async () => {
+  const turns = async (): Promise<number> => await depth('bulk', 'warren_queue_turns_waiting');
+  await work.db.query({ text: `insert into queues (name) values ('bulk') on conflict do nothing` });
+  await eventually(async () => expect(await turns()).toBe(0));
+  await work.db.query({
+    text: `insert into held_back (task_id, reason, scope, key, priority)
+           select gen_random_uuid(), 'turn', 'bulk', 'a', 4 from generate_series(1, 7)`,
+  });
+  await eventually(async () => expect(await turns()).toBe(7));
+  await work.db.query({ text: 'delete from held_back' });
+  await eventually(async () => expect(await turns()).toBe(0));
 });

@@ -56,8 +56,13 @@ async function reconcile({
       canPublish,
       onFailure: (name) => failures.push(name),
       publish: async (invitation) => {
-        await work.backbone.invite(invitation);
-        published.push(invitation);
+        published.push(invitation); // in the order of publishing; confirms may come in another
+        try {
+          await work.backbone.invite(invitation);
+        } catch (thrown) {
+          published.splice(published.indexOf(invitation), 1);
+          throw thrown;
+        }
       },
     },
     { intervalMs },

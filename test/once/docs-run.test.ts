@@ -14,7 +14,7 @@ import { openEmptyDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { ROOT } from '../support/source-files.ts';
-import { curl, pika, testWith } from '../support/tools.ts';
+import { curl, pika, psql, python, testWith } from '../support/tools.ts';
 import type { Tool } from '../support/tools.ts';
 
 const REGISTER = new URL('../support/ts-register.mjs', import.meta.url).href;
@@ -57,6 +57,8 @@ beforeAll(async () => {
     WARREN_HTTP_PRODUCER_PORT: '0',
     WARREN_HTTP_DEAD_LETTER_HANDLER_PORT: '0',
     WARREN_HTTP_WORKER_PORT: '0',
+    WARREN_FILES_STORE: 'fs',
+    WARREN_FILES_DIRECTORY: join(FOLDER, 'files'),
   };
   const tasks = [join(ROOT, 'examples/tasks/samples.ts'), ...files];
   fleet = spawn(process.execPath, [...MAIN, 'dev', '--json', '--tasks', ...tasks], {
@@ -99,8 +101,17 @@ afterAll(async () => {
 const bash: Tool = { name: 'bash', path: ['/usr/bin/bash', '/bin/bash'].find((path) => existsSync(path)) };
 
 for (const page of runnable) {
-  const asksCurl = blocks.some((block) => block.page === page && block.isRun && block.text.includes('curl '));
-  testWith(asksCurl ? curl : bash, `what ${page} shows works`, async () => await expectToWork(page), 150_000);
+  const run = blocks.filter((block) => block.page === page && block.isRun);
+  const isPythonAlone = run.every(({ language }) => language === 'python');
+  const asked = Object.entries({ curl, psql, python3: python }).flatMap(([name, tool]) =>
+    run.some(({ text }) => text.includes(`${name} `)) ? [tool] : [],
+  );
+  testWith(
+    isPythonAlone ? pika : (asked.find(({ path }) => path === undefined) ?? asked[0] ?? bash),
+    `what ${page} shows works`,
+    async () => await expectToWork(page),
+    150_000,
+  );
 }
 
 async function expectToWork(page: string): Promise<void> {

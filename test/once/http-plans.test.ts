@@ -1,17 +1,30 @@
 /** No statement of the Task API reads the table of tasks from end to end. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { cancelOne } from '../../services/producer/cancel.sql.ts';
+import { cancelTasks } from '../../services/producer/cancel.sql.ts';
+import { editTasks, readType } from '../../services/producer/edit.sql.ts';
 import {
+  readHistoryAttempts,
+  readHistoryAudit,
+  readHistoryLetters,
+  readHistoryTask,
+} from '../../services/producer/history.sql.ts';
+import { listOnce } from '../../services/producer/once-keys.sql.ts';
+import {
+  countTagged,
+  endOfWalk,
   filterTasks,
-  pageIds,
   pageIdsByBusinessKey,
   pageIdsByExternalId,
   pageIdsOfDeadLetters,
   pageIdsOfDue,
-  readAttempts,
   readTask,
   someIdsByTag,
+  walkTasks,
 } from '../../services/producer/tasks.sql.ts';
+import { readCancels } from '../../services/worker/leases.sql.ts';
+import { readAttemptLogs } from '../../shared/tasks/attempt-logs.sql.ts';
+import { readAttempts } from '../../shared/tasks/attempts.sql.ts';
+import { findOperation } from '../../shared/tasks/operations.sql.ts';
 import type { Columns, Statement } from '../../shared/postgres/statement.ts';
 import { openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
@@ -30,16 +43,28 @@ beforeAll(async () => {
 afterAll(async () => await db[Symbol.asyncDispose]());
 
 const PLANS: readonly (readonly [Pick<Statement<readonly unknown[], Columns>, 'name' | 'text'>, string])[] = [
-  [pageIds, 'tasks_default_pkey'],
+  [walkTasks, 'tasks_default_pkey'],
+  [endOfWalk, 'tasks_default_pkey'],
   [pageIdsByBusinessKey, 'tasks_default_business_key_id_idx'],
   [pageIdsByExternalId, 'tasks_default_external_id_id_idx'],
+  [countTagged, 'tasks_default_pkey'],
   [someIdsByTag, 'tasks_default_tags_idx'],
   [pageIdsOfDue, 'due_pkey'],
   [pageIdsOfDeadLetters, 'dead_letters_task'],
   [filterTasks, 'tasks_default_pkey'],
   [readTask, 'tasks_default_pkey'],
   [readAttempts, 'attempts_pkey'],
-  [cancelOne, 'tasks_default_pkey'],
+  [cancelTasks, 'tasks_default_pkey'],
+  [editTasks, 'tasks_default_pkey'],
+  [readType, 'tasks_default_pkey'],
+  [readCancels, 'claims_worker'],
+  [findOperation, 'audit_pkey'],
+  [readHistoryTask, 'tasks_default_pkey'],
+  [readHistoryAttempts, 'attempts_pkey'],
+  [readHistoryLetters, 'dead_letters_task'],
+  [readHistoryAudit, 'audit_target'],
+  [readAttemptLogs, 'attempt_logs_pkey'],
+  [listOnce, 'once_runs_pkey'],
 ];
 
 test.each(PLANS.map(([{ name, text }, index]) => [name, index, text]))('%s walks %s', async (name, index, text) => {

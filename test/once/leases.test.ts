@@ -1,5 +1,6 @@
 /** A worker's proof of life. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { cancelTask } from '../../services/producer/cancel.ts';
 import { Leases } from '../../services/worker/leases.ts';
 import type { LeasesDeps, LeasesOptions } from '../../services/worker/leases.ts';
 import { loadConfig } from '../../shared/config/load.ts';
@@ -159,6 +160,28 @@ test('a worker hears with a renewal what is to be cancelled, and which old claim
   await eventually(() => expect(open.heard.cancels).toContain(fresh.taskId));
   await eventually(() => expect(open.heard.claims).toContain(old.claimId));
   expect(open.heard.claims).not.toContain(fresh.claimId);
+});
+
+test('between two renewals a worker hears of cancels of its own tasks, once it is notified, and of nobody else’s', async () => {
+  await using open = openLeases(db, { renewMs: 50_000 });
+  await open.leases.start();
+  await leased(open);
+  const [mine, others] = [await openWorker(db, { worker: open.leases.workerId }), await openWorker(db)];
+  const [own, strange] = [await mine.win(await addTask(db)), await others.win(await addTask(db))];
+  const renewed = (await lease(open))?.['renewed_at'];
+  const actor = { name: 'anna', role: 'operator' } as const;
+  await cancelTask(db, strange.taskId, { actor, reason: undefined });
+  await cancelTask(db, own.taskId, { actor, reason: undefined });
+  await eventually(() => expect(open.heard.cancels).toEqual([own.taskId]));
+  // Asked for again and again it is told again, and a few times for many: looks have a distance.
+  const before = open.heard.cancels.length;
+  await Promise.all(
+    Array.from({ length: 50 }, async () => await cancelTask(db, own.taskId, { actor, reason: undefined })),
+  );
+  await eventually(() => expect(open.heard.cancels.length).toBeGreaterThan(before));
+  expect(open.heard.cancels.length).toBeLessThan(25);
+  expect(new Set(open.heard.cancels)).toEqual(new Set([own.taskId]));
+  expect((await lease(open))?.['renewed_at']).toEqual(renewed);
 });
 
 test('a worker whose lease was taken away hears it and goes on under a new id', async () => {

@@ -141,6 +141,23 @@ describe('stranded', () => {
     expect((await readTask(db, id)).state).toBe('pending');
   });
 
+  test('a task that nobody invited, and that is held back for nothing, is invited; one that is held back is not', async () => {
+    const [lost, held] = (await addTasks(db, 2)) as [string, string];
+    await db.query({ text: 'update tasks set invited_at = null' });
+    await db.query({
+      text: `insert into held_back (task_id, reason, scope, priority) values ($1, 'paused', 'default', 4)`,
+      values: [held],
+    });
+    await db.query({ text: 'delete from outbox' });
+    await audit.pass();
+    expect((await readTask(db, lost)).invited_at).not.toBeNull();
+    expect((await readTask(db, held)).invited_at).toBeNull();
+    expect(await rows(db, 'select task_ids, retry_at <= clock_timestamp() as is_due from outbox')).toEqual([
+      { task_ids: [lost], is_due: true },
+    ]);
+    expect(await metric('warren_stranded_rows_total{kind="invitation"}')).toMatch(/ 1$/);
+  });
+
   test('a task that runs without a claim is judged by the reaper where its worker is gone', async () => {
     const worker = await openWorker(db);
     const ids = await addTasks(db, 3);

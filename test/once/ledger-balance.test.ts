@@ -1,7 +1,7 @@
 /** The books balance after everything that can happen to a task, whoever does it and however many at once. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { cancelTask } from '../../services/producer/cancel.ts';
-import { cancelOne } from '../../services/producer/cancel.sql.ts';
+import { cancelTasks } from '../../services/producer/cancel.sql.ts';
 import { dispatchDue } from '../../services/producer/dispatcher.sql.ts';
 import { foldEntries } from '../../services/producer/ledger-audit.sql.ts';
 import { followCancelRequests, reapOrphans } from '../../services/producer/reaper.sql.ts';
@@ -55,7 +55,10 @@ const IN_AN_HOUR = 3_600_000;
 
 function aSubmitter(over = db, maxBatch = 500): Submitter {
   const invite = async (): Promise<boolean> => await Promise.resolve(true);
-  return new Submitter({ ...partDeps, db: over, invite, isOutboxFull: () => false }, { maxBatch });
+  return new Submitter(
+    { ...partDeps, db: over, invite, isOutboxFull: () => false, holdReasonOf: () => undefined },
+    { maxBatch },
+  );
 }
 
 /** Submissions of a type that no other test has. */
@@ -146,7 +149,7 @@ describe('ended', () => {
     const [late, unwanted] = [await submitOne('out.late'), await submitOne('out.unwanted')];
     const claims = [await worker.win(late), await worker.win(unwanted)];
     await db.query({ text: `update tasks set deadline = ${PAST} where id = $1`, values: [late] });
-    await cancelTask(db, { taskId: unwanted, actor, reason: undefined });
+    await cancelTask(db, unwanted, { actor, reason: undefined });
     for (const claim of claims) await worker.settles.settle(claim, aVerdict());
     expect(await readCounts(db, 'out.late')).toEqual({ accepted: 1, dead: 1 });
     expect(await readCounts(db, 'out.unwanted')).toEqual({ accepted: 1, cancelled: 1 });
@@ -171,7 +174,7 @@ describe('ended', () => {
     await lost.claims.markAlone(await lost.win(dies));
     await lost.win(unwanted);
     await lost.win(again);
-    await cancelTask(db, { taskId: unwanted, actor, reason: undefined });
+    await cancelTask(db, unwanted, { actor, reason: undefined });
     await run(db, closeLease, lost.workerId);
     expect(await run(db, reapOrphans, 50, 3)).toHaveLength(3);
     expect(await readCounts(db, 'reap.dies')).toEqual({ accepted: 1, dead: 1 });
@@ -194,7 +197,7 @@ describe('ended', () => {
   test('cancelled while it waits, once, however often it is asked for', async () => {
     const id = await submitOne('out.cancelled', { delayMs: IN_AN_HOUR });
     const became = await Promise.all(
-      [1, 2, 3].map(async () => await cancelTask(db, { taskId: id, actor, reason: undefined }).catch(String)),
+      [1, 2, 3].map(async () => await cancelTask(db, id, { actor, reason: undefined }).catch(String)),
     );
     expect(became).toContainEqual({ kind: 'cancelled' });
     expect(await readCounts(db, 'out.cancelled')).toEqual({ accepted: 1, cancelled: 1 });
@@ -205,7 +208,7 @@ describe('ended', () => {
     const claim = await worker.win(id);
     let settling: Promise<unknown> = Promise.resolve();
     await inTransaction(db, async (tx) => {
-      await run(tx, cancelOne, id, newId(), actor.name, actor.role, '{}');
+      await run(tx, cancelTasks, [id], actor.name, actor.role, '{}', null);
       settling = worker.settles.settle(claim, aVerdict());
       await eventually(async () =>
         expect(
@@ -229,7 +232,7 @@ describe('ended', () => {
         id,
       );
       const pressed = [1, 2, 3].map(
-        async () => await run(db, replayTask, String(letter?.id), 'anna', 'operator', null, newId()),
+        async () => await run(db, replayTask, String(letter?.id), 'anna', 'operator', null, newId(), newId(), null),
       );
       expect((await Promise.all(pressed)).flat()).toHaveLength(1);
       const { generation } = await readTask(db, id);

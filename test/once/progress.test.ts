@@ -24,6 +24,12 @@ async function openProgress(over: Database = db, failures: string[] = []): Promi
   return Object.assign(progress, { [Symbol.asyncDispose]: stop });
 }
 
+const word = (fraction: number, step?: string, message?: string): Parameters<Progress['say']>[2] => ({
+  fraction,
+  step,
+  message,
+});
+
 const stored = async (taskId: string): Promise<unknown> =>
   (
     await rows<object>(
@@ -36,21 +42,21 @@ const stored = async (taskId: string): Promise<unknown> =>
 test('of many words the last one is stored, and the next replaces it', async () => {
   await using progress = await openProgress();
   const taskId = newId();
-  for (let done = 0; done <= 1_000; done += 1) progress.say(taskId, 1, done / 2_000, `row ${done}`);
+  for (let done = 0; done <= 1_000; done += 1) progress.say(taskId, 1, word(done / 2_000, `row ${done}`));
   await eventually(async () => expect(await stored(taskId)).toEqual({ attempt: 1, fraction: 0.5, step: 'row 1000' }));
-  progress.say(taskId, 1, 1, undefined);
+  progress.say(taskId, 1, word(1));
   await eventually(async () => expect(await stored(taskId)).toEqual({ attempt: 1, fraction: 1, step: null }));
 });
 
 test('a late word of an earlier attempt does not hide how far the current one is', async () => {
   await using progress = await openProgress();
   const taskId = newId();
-  progress.say(taskId, 2, 0.25, 'again');
+  progress.say(taskId, 2, word(0.25, 'again'));
   await eventually(async () => expect(await stored(taskId)).toMatchObject({ attempt: 2 }));
   await using other = await openProgress(); // the worker that was taken for dead
-  other.say(taskId, 1, 0.75, 'still there');
+  other.say(taskId, 1, word(0.75, 'still there'));
   const seen = newId();
-  other.say(seen, 1, 0, undefined);
+  other.say(seen, 1, word(0));
   await eventually(async () => expect(await stored(seen)).toBeDefined());
   expect(await stored(taskId)).toEqual({ attempt: 2, fraction: 0.25, step: 'again' });
 });
@@ -58,8 +64,8 @@ test('a late word of an earlier attempt does not hide how far the current one is
 test('a word of an attempt that was abandoned in the same worker does not either', async () => {
   await using progress = await openProgress();
   const taskId = newId();
-  progress.say(taskId, 2, 0.25, 'again');
-  progress.say(taskId, 1, 0.75, 'still there');
+  progress.say(taskId, 2, word(0.25, 'again'));
+  progress.say(taskId, 1, word(0.75, 'still there'));
   await eventually(async () => expect(await stored(taskId)).toEqual({ attempt: 2, fraction: 0.25, step: 'again' }));
 });
 
@@ -67,9 +73,9 @@ test('more tasks than one statement takes are all stored, and the last words at 
   const before = await count(db, 'progress');
   const progress = await openProgress();
   const ids = Array.from({ length: 1_200 }, () => newId());
-  for (const id of ids) progress.say(id, 1, 0.5, undefined);
+  for (const id of ids) progress.say(id, 1, word(0.5));
   await eventually(async () => expect(await count(db, 'progress')).toBe(before + 1_200));
-  for (const id of ids) progress.say(id, 1, 1, 'done');
+  for (const id of ids) progress.say(id, 1, word(1, 'done'));
   await progress[Symbol.asyncDispose]();
   expect(await count(db, 'progress', `fraction = 1 and step = 'done'`)).toBe(1_200);
 });
@@ -80,9 +86,31 @@ test('an outage costs words and nothing else: the next ones are stored', async (
   const failures: string[] = [];
   await using progress = await openProgress(faulty, failures);
   const taskId = newId();
-  progress.say(taskId, 1, 0.1, 'lost');
+  progress.say(taskId, 1, word(0.1, 'lost'));
   await eventually(() => expect(failures).toEqual(['progress']));
   expect(await stored(taskId)).toBeUndefined();
-  progress.say(taskId, 1, 0.2, 'kept');
+  progress.say(taskId, 1, word(0.2, 'kept'));
   await eventually(async () => expect(await stored(taskId)).toMatchObject({ step: 'kept' }));
+});
+
+test('what there is to say of a step is stored beside it', async () => {
+  await using progress = await openProgress();
+  const taskId = newId();
+  progress.say(taskId, 1, word(0.5, 'reading', '17 of 34 pages'));
+  await eventually(async () => {
+    const [row] = await rows<object>(db, 'select step, message from progress where task_id = $1', taskId);
+    expect(row).toEqual({ step: 'reading', message: '17 of 34 pages' });
+  });
+});
+
+test('a word can be read within a second, whenever it was said', async () => {
+  await using progress = await openProgress();
+  for (let said = 1; said <= 8; said += 1) {
+    const taskId = newId();
+    const saidMs = systemClock.monotonicMs();
+    progress.say(taskId, 1, word(0.5));
+    // oxlint-disable-next-line no-loop-func -- asked within the round
+    await eventually(async () => expect(await stored(taskId)).toBeDefined(), { everyMs: 10 });
+    expect(systemClock.monotonicMs() - saidMs).toBeLessThan(1_000);
+  }
 });

@@ -1,10 +1,12 @@
 /**
  * The whole protocol at once, without processes: workers that die and come back too late, answers and invitations that get
- * lost, cancels and deadlines, over one database. Afterwards every invariant must hold.
+ * lost, cancels, edits and deadlines, over one database. Afterwards every invariant must hold.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { cancelTask } from '../../services/producer/cancel.ts';
+import { cancelEach, cancelTask } from '../../services/producer/cancel.ts';
 import { createDispatcher } from '../../services/producer/dispatcher.ts';
+import { editEach, editTask } from '../../services/producer/edit.ts';
+import type { TaskChanges } from '../../services/producer/edit.ts';
 import { createOutboxSweeper } from '../../services/producer/outbox-sweeper.ts';
 import { followCancelRequests, lapseLeases, reapOrphans } from '../../services/producer/reaper.sql.ts';
 import type { Claim } from '../../services/worker/claims.ts';
@@ -112,7 +114,7 @@ class Actor {
 
   async #attempt(worker: TestWorker, invitation: Invitation): Promise<void> {
     const answer = await worker.claims.claim(invitation);
-    if (answer.kind === 'lost') return;
+    if (answer.kind !== 'won') return;
     this.won.push(answer.claim);
     if (this.#random() < 0.03) await this.#die(worker, answer.claim);
     else await this.#settle(worker, answer.claim);
@@ -183,15 +185,41 @@ function background(broker: Broker): readonly Loop[] {
   ];
 }
 
-async function cancelSome(ids: readonly string[], random: () => number): Promise<void> {
-  for (const taskId of ids) {
-    await systemClock.sleep(random() * 10);
-    try {
-      await cancelTask(db, { taskId, actor: { name: 'anna', role: 'operator' }, reason: undefined });
-    } catch (thrown) {
-      if (!isWarrenError(thrown, 'task-finished')) throw thrown;
+const actor = { name: 'anna', role: 'operator' } as const;
+
+/** Fifty clients who cancel and edit whatever they like, one or many, in whatever state it is, while workers claim and settle. */
+async function interfere(ids: readonly string[], broker: Broker, random: () => number): Promise<void> {
+  const deps = {
+    db,
+    invite: async (row: OutboxRow) => await broker.invite(row),
+    isOutboxFull: () => false,
+    metrics: partDeps.metrics,
+  };
+  const changes = (): TaskChanges => {
+    const chance = random();
+    if (chance < 0.3) return { priority: Math.floor(random() * 10) };
+    if (chance < 0.6) return { delayMs: Math.floor(random() * 60) };
+    if (chance < 0.75) return { runAt: null, queue: 'bulk' };
+    if (chance < 0.85) return { deadline: new Date(systemClock.now().getTime() + 2_000 * random()) };
+    return { deadline: null, input: { bytes: Buffer.from(`{"n":${Math.floor(random() * 9)}}`) } };
+  };
+  const some = (): string[] => ids.filter(() => random() < 0.2);
+  const one = (): string => ids[Math.floor(random() * ids.length)] ?? '';
+  const client = async (): Promise<void> => {
+    for (let acts = 0; acts < 6; acts += 1) {
+      await systemClock.sleep(random() * 80);
+      const chance = random();
+      try {
+        if (chance < 0.1) await cancelTask(db, one(), { actor, reason: undefined });
+        else if (chance < 0.12) await cancelEach(db, some().slice(0, 5), { actor, reason: 'many', operation: 'o' });
+        else if (chance < 0.8) await editTask(deps, one(), { changes: changes(), actor, reason: undefined });
+        else await editEach(deps, some(), { changes: changes(), actor, reason: 'many', operation: 'o' });
+      } catch (thrown) {
+        if (!isWarrenError(thrown, 'task-finished') && !isWarrenError(thrown, 'task-not-editable')) throw thrown;
+      }
     }
-  }
+  };
+  await Promise.all(Array.from({ length: 50 }, client));
 }
 
 test.each([1, 2, 3])(
@@ -230,10 +258,7 @@ test.each([1, 2, 3])(
     const working = Promise.all(actors.map(async (actor) => await actor.work(stopping.signal)));
     const mine = `id = any('{${ids.join(',')}}')`;
     try {
-      await cancelSome(
-        ids.filter(() => random() < 0.1),
-        random,
-      );
+      await interfere(ids, broker, random);
       await eventually(async () => expect(await count(db, 'tasks', `${mine} and state not in ${ENDED}`)).toBe(0), {
         withinMs: 40_000,
       });
@@ -244,6 +269,10 @@ test.each([1, 2, 3])(
       const leftOver = `select c.id, l.worker is not null as lives, c.task_ids from claims c left join leases l using (worker)`;
       await eventually(async () => expect(await rows(db, leftOver)).toEqual([]));
       await eventually(async () => expect(await count(db, 'cancel_requests')).toBe(0));
+      // What ended before its deadline is forgotten when that has passed.
+      await eventually(async () =>
+        expect(await count(db, 'due', `task_id in (select id from tasks where state in ${ENDED})`)).toBe(0),
+      );
     } finally {
       faulty.fault = () => undefined;
       stopping.abort();
@@ -280,6 +309,10 @@ test.each([1, 2, 3])(
     );
     expect(steps.filter(({ before, after }) => !isTransition(before, after))).toEqual([]);
     expect(await count(db, 'steps', `attempt_after <> attempt_before + (after = 'running')::int`)).toBe(0);
+
+    // Both edits and cancels were at work
+    const acts = await rows<{ action: string }>(db, 'select distinct action from audit order by 1');
+    expect(acts.map(({ action }) => action)).toEqual(['task.cancel', 'task.edit']);
 
     // The books
     await audit.pass();

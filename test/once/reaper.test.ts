@@ -1,11 +1,10 @@
 /** What becomes of the tasks of a worker whose lease lapsed. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { cancelTask } from '../../services/producer/cancel.ts';
-import { cancelOne } from '../../services/producer/cancel.sql.ts';
+import { cancelTasks } from '../../services/producer/cancel.sql.ts';
 import { closeLease } from '../../services/worker/leases.sql.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { inTransaction } from '../../shared/postgres/transaction.ts';
-import { newId } from '../../shared/tasks/ids.ts';
 import { aDeath, aVerdict, addLease, addTask, addTasks, count, openWorker, readTask, rows } from '../support/core.ts';
 import type { TestWorker } from '../support/core.ts';
 import { openDatabase } from '../support/database.ts';
@@ -142,7 +141,7 @@ test('a task whose cancelling was asked for ends when its worker is lost', async
   const worker = await openWorker(db);
   const taskId = await addTask(db, { lostAttempts: 4, lostAlone: 2 });
   await worker.claims.markAlone(await worker.win(taskId));
-  expect((await cancelTask(db, { taskId, actor, reason: undefined })).kind).toBe('requested');
+  expect((await cancelTask(db, taskId, { actor, reason: undefined })).kind).toBe('requested');
   await lapse(worker);
   await eventually(async () => expect((await readTask(db, taskId)).state).toBe('cancelled'));
   expect(await count(db, 'cancel_requests', `task_id = '${taskId}'`)).toBe(0);
@@ -199,7 +198,7 @@ test('a cancel that crosses the settle of a failed attempt is not lost', async (
   const claim = await worker.win(taskId);
   let settling: Promise<unknown> = Promise.resolve();
   await inTransaction(db, async (tx) => {
-    await run(tx, cancelOne, taskId, newId(), actor.name, actor.role, '{}');
+    await run(tx, cancelTasks, [taskId], actor.name, actor.role, '{}', null);
     // Begins before the request is committed, waits for its lock, and cannot see it.
     settling = worker.settles.settle(claim, aVerdict());
     await eventually(async () =>
@@ -217,7 +216,7 @@ test('requests to cancel what has ended are forgotten', async () => {
   const worker = await openWorker(db);
   const taskId = await addTask(db);
   const claim = await worker.win(taskId);
-  await cancelTask(db, { taskId, actor, reason: undefined });
+  await cancelTask(db, taskId, { actor, reason: undefined });
   await worker.settles.succeed(claim, undefined);
   await eventually(async () => expect(await count(db, 'cancel_requests', `task_id = '${taskId}'`)).toBe(0));
   expect((await readTask(db, taskId)).state).toBe('succeeded');

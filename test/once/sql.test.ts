@@ -24,7 +24,7 @@ afterAll(async () => {
 
 test.each(files.map((file) => [file.path, file] as const))('%s fits the database', async (_path, file) => {
   const { source, statements } = file;
-  expect(statements.length).toBe(source.match(/\bstatement</g)?.length);
+  expect(statements.length).toBe(source.match(/\bstatement</g)?.length ?? 0);
   const faults: string[] = [];
   for (const declared of statements) faults.push(...(await check(declared, source)));
   expect(faults).toEqual([]);

@@ -5,7 +5,7 @@ import { silentLogger } from '../../shared/observability/silent-log.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
-import { count, openFaulty, readTask, rows } from '../support/core.ts';
+import { partDeps, count, openFaulty, readTask, rows } from '../support/core.ts';
 import { openDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';
 
@@ -20,7 +20,17 @@ function aSubmitter(over: Database, maxBatch = 500): Submitter {
     invited.push(row);
     return await Promise.resolve(true);
   };
-  return new Submitter({ db: over, log: silentLogger, invite, isOutboxFull: () => isFull }, { maxBatch });
+  return new Submitter(
+    {
+      db: over,
+      log: silentLogger,
+      invite,
+      isOutboxFull: () => isFull,
+      holdReasonOf: () => undefined,
+      metrics: partDeps.metrics,
+    },
+    { maxBatch },
+  );
 }
 
 beforeAll(async () => {
@@ -146,7 +156,7 @@ test.each([0, 3, 6])('of seven submissions Postgres refuses only the bad one, nu
 
 test('a message that comes again is the task that it was', async () => {
   const { id } = await accept(aSubmission(aMessage('m-again')));
-  expect(await submitter.submit(aSubmission(aMessage('m-again')))).toEqual({ kind: 'duplicate', id });
+  expect(await submitter.submit(aSubmission(aMessage('m-again')))).toMatchObject({ kind: 'duplicate', id });
   expect(await count(db, 'tasks', `external_id = 'm-again'`)).toBe(1);
 });
 

@@ -33,9 +33,14 @@ async function outcomeOf(run: () => unknown): Promise<Outcome> {
     log: silentLogger,
     breakers: { run: () => Promise.reject(new Error('none')) },
     tempDirs: { make: () => Promise.reject(new Error('none')), remove: () => Promise.resolve() },
+    saveFile: () => Promise.reject(new Error('none')),
     onProgress: () => undefined,
+    once: { ask: () => Promise.reject(new Error('none')) },
+    schema: 'warren',
+    lineClock: undefined,
   };
-  return await callHandler(type, Buffer.from('null'), new AttemptContext(deps, type, newId(), 1), MOST_BYTES);
+  const identity = { type, taskId: newId(), attempt: 1, claimId: newId(), resultMaxBytes: MOST_BYTES };
+  return await callHandler(type, Buffer.from('null'), new AttemptContext(deps, identity), MOST_BYTES);
 }
 
 test('whatever a handler returns is stored as JSON within the limit, or refused as unstorable', async () => {

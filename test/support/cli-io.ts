@@ -86,3 +86,20 @@ export function jsonAnswer(body: unknown, status = 200): () => Response {
       headers: { 'content-type': status < 400 ? 'application/json' : 'application/problem+json' },
     });
 }
+
+/** The id of the task in the answers of a test. */
+export const TASK_ID = '0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70';
+
+/** The answer to a task that was accepted. */
+export const taskAccepted = jsonAnswer(
+  { id: TASK_ID, type: 'report.csv', state: 'pending', acceptedAt: '2026-05-01T10:00:00.000Z' },
+  202,
+);
+
+/** The answer of a task that is in `state`. */
+export const taskInState = (state: string, more: object = {}): (() => Response) =>
+  jsonAnswer({ id: TASK_ID, type: 'report.csv', state, attempt: 1, acceptedAt: '2026-05-01T09:59:00.000Z', ...more });
+
+/** A refusal as the services write it. */
+export const problem = (type: string, status: number, more: object = {}): (() => Response) =>
+  jsonAnswer({ type, title: `Title of ${type}.`, status, ...more }, status);

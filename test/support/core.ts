@@ -232,7 +232,7 @@ export async function openWorker(
     invited,
     async win(taskId, generation = 1) {
       const answer = await claims.claim({ taskId, generation });
-      if (answer.kind === 'lost') throw new WarrenError('task-not-found', { taskId, reason: 'the claim was lost' });
+      if (answer.kind !== 'won') throw new WarrenError('task-not-found', { taskId, reason: 'the claim was lost' });
       return answer.claim;
     },
   };

@@ -45,6 +45,7 @@ export interface LetterRow {
   readonly headers: Record<string, unknown> | null;
   readonly x_death: unknown;
   readonly closed_by: string | null;
+  readonly group_id: string | null;
 }
 
 /** One running handler. */

@@ -18,8 +18,11 @@ export class FaultyProxy implements AsyncDisposable {
   readonly #target: { readonly host: string; readonly port: number };
   readonly #server: Server;
   readonly #links = new Set<Link>();
+  /** Clients that came while nothing was passed on, with what they sent. */
+  readonly #held = new Map<Socket, Buffer[]>();
   readonly #dropped = new Set<Direction>();
   #cutAfter: { readonly direction: Direction; bytes: number } | undefined;
+  #appended: { readonly after: Buffer; readonly bytes: Buffer } | undefined;
   #isPaused = false;
   #isRefusing = false;
   #bytesPerSecond = Number.POSITIVE_INFINITY;
@@ -75,10 +78,16 @@ export class FaultyProxy implements AsyncDisposable {
       client.resume();
       server.resume();
     }
+    for (const [client, sent] of this.#held) {
+      this.#held.delete(client);
+      client.removeAllListeners();
+      this.#connect(client, Buffer.concat(sent));
+    }
   }
 
   /** Breaks every open link at once. */
   cut(): void {
+    for (const client of this.#held.keys()) client.resetAndDestroy();
     for (const { client, server } of this.#links) {
       client.resetAndDestroy();
       server.resetAndDestroy();
@@ -89,6 +98,11 @@ export class FaultyProxy implements AsyncDisposable {
   /** Passes so many bytes more one way, then breaks every link: in the middle of whatever was under way. */
   cutAfter(bytes: number, direction: Direction): void {
     this.#cutAfter = { bytes, direction };
+  }
+
+  /** Sends the client `bytes` together with the next bytes of the server that hold `after`, once. */
+  append(after: Buffer, bytes: Buffer): void {
+    this.#appended = { after, bytes };
   }
 
   /** Open links pass nothing on any more and stay open, as when a firewall forgot them; new ones work. */
@@ -133,6 +147,20 @@ export class FaultyProxy implements AsyncDisposable {
       client.resetAndDestroy();
       return;
     }
+    if (this.#isPaused) this.#hold(client);
+    else this.#connect(client, Buffer.alloc(0));
+  }
+
+  /** A server beyond a silent network never hears of who tries to reach it, nor of who gave up. */
+  #hold(client: Socket): void {
+    const sent: Buffer[] = [];
+    this.#held.set(client, sent);
+    client.on('data', (chunk: Buffer) => sent.push(chunk));
+    client.on('close', () => this.#held.delete(client));
+  }
+
+  #connect(client: Socket, sent: Buffer): void {
+    client.on('error', () => undefined);
     const server = connect(this.#target);
     const link: Link = { client, server, isForgotten: false };
     this.#links.add(link);
@@ -146,10 +174,7 @@ export class FaultyProxy implements AsyncDisposable {
     server.on('close', end);
     client.on('data', (chunk: Buffer) => this.#pass(link, chunk, 'to-server'));
     server.on('data', (chunk: Buffer) => this.#pass(link, chunk, 'to-client'));
-    if (this.#isPaused) {
-      client.pause();
-      server.pause();
-    }
+    if (sent.length > 0) this.#pass(link, sent, 'to-server');
   }
 
   #pass(link: Link, chunk: Buffer, direction: Direction): void {
@@ -164,7 +189,7 @@ export class FaultyProxy implements AsyncDisposable {
         return;
       }
     }
-    const isFree = to.write(chunk);
+    const isFree = to.write(direction === 'to-client' ? this.#withAppended(chunk) : chunk);
     const waitMs = direction === 'to-server' ? (chunk.length / this.#bytesPerSecond) * 1_000 : 0;
     if (isFree && waitMs < 1) return;
     from.pause();
@@ -173,5 +198,12 @@ export class FaultyProxy implements AsyncDisposable {
     };
     if (waitMs >= 1) systemClock.after(waitMs, goOn);
     else to.once('drain', goOn);
+  }
+
+  #withAppended(chunk: Buffer): Buffer {
+    if (this.#appended === undefined || !chunk.includes(this.#appended.after)) return chunk;
+    const { bytes } = this.#appended;
+    this.#appended = undefined;
+    return Buffer.concat([chunk, bytes]);
   }
 }

@@ -95,6 +95,26 @@ export const readBooks = statement<[]>()({
   },
 });
 
+/** Lines of the ledger that the tasks' rows contradict. */
+export const compareBooks = statement<[]>()({
+  name: 'test_compare_books',
+  text: sql`
+    with counted as (
+      select hour, type, case entry when 'revived' then 'dead' else entry end as entry,
+             sum(case entry when 'revived' then -tasks else tasks end) as tasks
+        from ledger_entries group by 1, 2, 3
+    ), found as (
+      select task_hour(id) as hour, type, 'accepted' as entry, count(*) as tasks from tasks group by 1, 2
+      union all
+      select task_hour(id), type, state::text, count(*) from tasks where finished_at is not null group by 1, 2, 3
+    )
+    select hour, type, entry, c.tasks as counted, f.tasks as found
+      from counted c
+      full join found f using (hour, type, entry)
+     where coalesce(c.tasks, 0) <> coalesce(f.tasks, 0)`,
+  columns: { hour: 'int4?', type: 'text?', entry: 'text?', counted: 'numeric?', found: 'int8?' },
+});
+
 /** The queues that a fleet knows. */
 export const listQueues = statement<[]>()({
   name: 'test_list_queues',

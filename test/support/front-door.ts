@@ -1,4 +1,5 @@
 /** An AMQP front door over a real broker and a real database. */
+import { partDeps } from './core.ts';
 import type { GetMessage } from 'amqplib';
 import { randomInt } from 'node:crypto';
 import type { Options } from 'amqplib';
@@ -77,6 +78,8 @@ export async function openFrontDoor(
       log: silentLogger,
       invite: async () => await Promise.resolve(true),
       isOutboxFull: () => isFull,
+      holdReasonOf: () => undefined,
+      metrics: partDeps.metrics,
     },
     { maxBatch: 500 },
   );

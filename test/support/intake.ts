@@ -72,7 +72,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
   let most = 0;
   let lost = 0;
   const observe: AttemptObserver = {
-    claimLost: () => {
+    claimRefused: () => {
       lost += 1;
     },
     started: (_type, claim) => started.push(claim.taskId),
@@ -86,6 +86,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
       queueName: backbone.names.queue,
       onQueueMissing: async () => await Promise.resolve(),
       canClaim: () => self.canClaim,
+      isQueuePaused: () => false,
       attempt: {
         findType: (name) => types.get(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
@@ -93,6 +94,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
         isolation,
         abandonedHandlers: () => self.abandonedHandlers,
         markAlone: async (claim) => await worker.claims.markAlone(claim),
+        whenDecided: async (claim) => await worker.settles.whenDecided(claim),
         run: async ({ name }, claim) => {
           running += 1;
           most = Math.max(most, running);
@@ -104,6 +106,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
         },
         succeed: async (claim, result) => await worker.settles.succeed(claim, result),
         settle: async (claim, verdict) => await worker.settles.settle(claim, verdict),
+        freePlace: () => undefined,
         mostUnansweredMs: options.mostUnansweredMs ?? Number.POSITIVE_INFINITY,
         inviteAgain: async (wanted) => await unstarted.inviteAgain(wanted),
         isDraining: () => intake.isDraining,

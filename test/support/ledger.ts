@@ -6,9 +6,11 @@ import type { LogFields } from '../../shared/observability/log.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
+import { run } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { openFaulty, partDeps, rows } from './core.ts';
 import { eventually } from './eventually.ts';
+import { compareBooks } from './fleet.sql.ts';
 
 /** What the books say of all hours and types together. */
 export async function readCounts(db: Database, type?: string): Promise<Record<string, number>> {
@@ -22,24 +24,7 @@ export async function readCounts(db: Database, type?: string): Promise<Record<st
 
 /** Expects that each hour and type has in its books what the tasks' rows say, both read at one instant. */
 export async function expectBalance(db: Database): Promise<void> {
-  expect(
-    await rows(
-      db,
-      `with counted as (
-         select hour, type, case entry when 'revived' then 'dead' else entry end as entry,
-                sum(case entry when 'revived' then -tasks else tasks end) as tasks
-           from ledger_entries group by 1, 2, 3
-       ), found as (
-         select task_hour(id) as hour, type, 'accepted' as entry, count(*) as tasks from tasks group by 1, 2
-         union all
-         select task_hour(id), type, state::text, count(*) from tasks where finished_at is not null group by 1, 2, 3
-       )
-       select coalesce(c.type, f.type) as type, coalesce(c.entry, f.entry) as entry, c.tasks as counted, f.tasks as found
-         from counted c
-         full join found f on f.hour = c.hour and f.type = c.type and f.entry = c.entry
-        where coalesce(c.tasks, 0) <> coalesce(f.tasks, 0)`,
-    ),
-  ).toEqual([]);
+  expect(await run(db, compareBooks)).toEqual([]);
 }
 
 /** A running audit. */

@@ -25,7 +25,10 @@ export async function findStatementFiles(): Promise<readonly StatementFile[]> {
       if (entry.endsWith('.sql.ts')) paths.push(join(root, folder, entry));
     }
   }
-  return await Promise.all(paths.toSorted().map(async (path) => await readStatementFile(path)));
+  const files: StatementFile[] = [];
+  // One after the other: jest's loader loses modules that two imports link at once.
+  for (const path of paths.toSorted()) files.push(await readStatementFile(path));
+  return files;
 }
 
 async function readStatementFile(path: string): Promise<StatementFile> {

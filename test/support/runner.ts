@@ -1,7 +1,9 @@
 /** Runs attempts in a test as a worker does, without broker and database. */
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
@@ -13,6 +15,8 @@ import { Breakers, DEFAULT_BREAKER } from '../../shared/resilience/breaker.ts';
 import type { BreakerOptions } from '../../shared/resilience/breaker.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { isDependencyFailure } from '../../services/worker/dependency-failure.ts';
+import type { KeptLines } from '../../services/worker/log-lines.ts';
+import type { OnceStore } from '../../services/worker/once-store.ts';
 import { DEFAULT_RUN, RunHandler } from '../../services/worker/run-handler.ts';
 import type { RunHandlerOptions } from '../../services/worker/run-handler.ts';
 import { TempDirs } from '../../services/worker/temp-dirs.ts';
@@ -33,6 +37,8 @@ export interface TestRunner extends AsyncDisposable {
   readonly breakers: Breakers;
   readonly progress: { readonly taskId: TaskId; readonly fraction: number; readonly step: string | undefined }[];
   readonly lines: LoggedLine[];
+  /** What attempts logged, of those whose lines are kept. */
+  readonly kept: KeptLines[];
   readonly tooManyAbandoned: number[];
   /** Names of breakers, one for each call that succeeded after its timeout. */
   readonly lateCalls: string[];
@@ -51,6 +57,11 @@ export interface TestRunnerOptions {
   readonly module?: string;
 }
 
+/** Where nothing is kept: side effects of handlers want a database. */
+const noStore: OnceStore = {
+  ask: async () => await Promise.reject(new WarrenError('database-unavailable', { reason: 'this test has none' })),
+};
+
 /** Makes one. */
 export async function openRunner(options: TestRunnerOptions = {}): Promise<TestRunner> {
   const tempRoot = await mkdtemp(join(tmpdir(), 'warren-test-runner-'));
@@ -59,6 +70,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   const progress: TestRunner['progress'] = [];
   const tooManyAbandoned: number[] = [];
   const lateCalls: string[] = [];
+  const kept: KeptLines[] = [];
   const metrics = createMetrics({ service: 'test', version: '', withProcess: false });
   const breakers = new Breakers(
     {
@@ -71,7 +83,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   );
   const tempDirs = new TempDirs({ log }, { root: tempRoot });
   const threads = new ThreadPool(
-    { moduleOf: () => options.module },
+    { moduleOf: () => options.module, once: noStore, schema: 'warren' },
     // threads load the TypeScript sources, as the tests do
     {
       ...DEFAULT_THREADS,
@@ -87,7 +99,11 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
       threads,
       breakers,
       tempDirs,
-      onProgress: (taskId, _attempt, fraction, step) => progress.push({ taskId, fraction, step }),
+      once: noStore,
+      schema: 'warren',
+      saveFile: () => Promise.reject(new WarrenError('file-store-missing')),
+      onLines: (_attempt, lines) => kept.push(lines),
+      onProgress: (taskId, _attempt, word) => progress.push({ taskId, ...word }),
       onTooManyAbandoned: (count) => tooManyAbandoned.push(count),
     },
     { ...DEFAULT_RUN, ...options.run },
@@ -98,11 +114,12 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
     breakers,
     progress,
     lines,
+    kept,
     tooManyAbandoned,
     lateCalls,
     tempRoot,
     run: (type, input, taskId = newId()) =>
-      runner.run({ type, taskId, attempt: 1, input: Buffer.from(JSON.stringify(input)) }),
+      runner.run({ type, taskId, attempt: 1, claimId: randomUUID(), input: Buffer.from(JSON.stringify(input)) }),
     async [Symbol.asyncDispose]() {
       await runner.stop(systemClock.monotonicMs());
       breakers.stop();

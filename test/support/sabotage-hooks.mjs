@@ -1,5 +1,8 @@
 /** Loader hook: changes the text of built modules as they are loaded. A text that is not there is an error. */
 /* oxlint-disable typescript/no-unsafe-call, typescript/no-unsafe-member-access, typescript/no-unsafe-argument, typescript/no-unsafe-return, typescript/no-unsafe-assignment -- plain JavaScript without types: node loads it before anything else */
+import { readFile } from 'node:fs/promises';
+import { transform } from '@swc/core';
+
 const MARK = '/* sabotaged */\n';
 let edits = [];
 
@@ -8,6 +11,8 @@ export function initialize(data) {
 }
 
 export async function load(url, context, nextLoad) {
+  const [, folder, program] = /^(.*\/)dist\/(services\/[\w-]+\/main)\.js$/.exec(url) ?? [];
+  if (program !== undefined) return await inPieces(new URL(`${program}.ts`, folder));
   const loaded = await nextLoad(url, context);
   const own = edits.filter(({ module }) => url.endsWith(`/dist/${module}`));
   if (own.length === 0) return loaded;
@@ -18,4 +23,10 @@ export async function load(url, context, nextLoad) {
     source = source.replaceAll(from, to);
   }
   return { ...loaded, source: MARK + source };
+}
+
+/** What a program was before the build put it into one file with all its modules. */
+async function inPieces(source) {
+  const { code } = await transform(await readFile(source, 'utf8'), { filename: source.pathname });
+  return { format: 'module', source: code.replaceAll(/\.ts(?=['"])/g, '.js'), shortCircuit: true };
 }

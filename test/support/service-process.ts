@@ -23,7 +23,7 @@ export interface Ended {
 
 const ROOT = findRoot();
 /** Settings of the shell that runs the tests must not reach what they start. */
-const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|PG[A-Z]+|WARREN_.*|NODE_OPTIONS|JEST_.*)$/;
+const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|PG[A-Z]+|WARREN_(?!TEST_LONG$).*|NODE_OPTIONS|JEST_.*)$/;
 const alive = new Set<ChildProcess>();
 process.once('exit', () => {
   for (const child of alive) child.kill('SIGKILL');
@@ -49,7 +49,7 @@ export class ServiceProcess {
     this.name = name;
     const inherited = Object.entries(process.env).filter(([key]) => !NOT_HANDED_ON.test(key));
     const main = join(ROOT, 'dist/services', service, 'main.js');
-    this.#child = spawn(process.execPath, ['--enable-source-maps', main, ...args], {
+    this.#child = spawn(process.execPath, [main, ...args], {
       cwd: ROOT,
       env: { ...Object.fromEntries(inherited), ...env },
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,17 +1,31 @@
 /** A producer's HTTP front door over a real database, without broker: what is committed is invited by nobody. */
+import { partDeps } from './core.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import { silentLogger } from '../../shared/observability/silent-log.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import { SCHEMA } from '../../shared/config/schema.ts';
+import type { Config } from '../../shared/config/schema.ts';
 import type { Token } from '../../shared/config/format.ts';
+import { allowHosts } from '../../shared/http/allowed-hosts.ts';
 import { HttpServer } from '../../shared/http/server.ts';
+import { webhookUrlFault } from '../../shared/http/webhook-url.ts';
 import type { DatabaseOptions } from '../../shared/postgres/pool.ts';
 import { announceTypes } from '../../shared/tasks/announce.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
+import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { Estimates } from '../../services/producer/estimates.ts';
+import { Follower } from '../../services/producer/follower.ts';
+import { registerFollowRoutes } from '../../services/producer/http/follow.routes.ts';
+import type { FollowRoutesDeps } from '../../services/producer/http/follow.routes.ts';
 import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
+import { registerHistoryRoutes } from '../../services/producer/http/history.routes.ts';
+import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
+import { registerQueueRoutes } from '../../services/producer/http/queues.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
+import { readRules } from '../../services/producer/retention-rules.ts';
 import { Submitter } from '../../services/producer/submit.ts';
 import { openDatabase } from './database.ts';
 import type { TestDatabase } from './database.ts';
@@ -30,14 +44,25 @@ export interface TestTaskApi extends AsyncDisposable {
   readonly db: TestDatabase;
   readonly catalog: TypeCatalog;
   readonly metrics: Metrics;
+  readonly follower: Follower;
+  /** Stops the HTTP server, as a service that ends does. */
+  stopHttp(): Promise<void>;
   /** Says whether the outbox is full from now on. */
   setOutboxFull(isFull: boolean): void;
+  /** What edits would have published. */
+  readonly invited: OutboxRow[];
   get(path: string, headers?: Record<string, string>): Promise<Answer>;
   post(path: string, body: string | Buffer | undefined, headers?: Record<string, string>): Promise<Answer>;
+  patch(path: string, body: string, headers?: Record<string, string>): Promise<Answer>;
 }
 
 /** The limits of the configuration's defaults. */
 export const DEFAULT_LIMITS = { messageBytes: 262_144, depth: 64, headerBytes: 16_384, requireMessageId: false };
+
+/** What is kept how long where nothing is configured. */
+export const DEFAULT_RETENTION = Object.fromEntries(
+  Object.entries(SCHEMA.retention).map(([name, setting]) => [name, setting.default]),
+) as unknown as Config['retention'];
 
 /** Statements planned as services have them planned. */
 export const SERVICE_PLANS = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' };
@@ -50,6 +75,7 @@ export function aType(name: string, changes: Partial<TaskTypeDescription> = {}):
     priority: 4,
     timeoutMs: 60_000,
     isolation: 'loop',
+    keepLogs: false,
     retry: { maxAttempts: 5, firstDelayMs: 1_000, maxDelayMs: 60_000 },
     inputSchema: undefined,
     ...changes,
@@ -63,6 +89,8 @@ export async function openTaskApi(
     readonly tokens?: readonly Token[];
     readonly log?: Logger;
     readonly database?: Partial<DatabaseOptions>;
+    readonly maxFollowers?: number;
+    readonly streams?: FollowRoutesDeps['streams'];
   } = {},
 ): Promise<TestTaskApi> {
   const log = options.log ?? silentLogger;
@@ -71,10 +99,34 @@ export async function openTaskApi(
   const catalog = new TypeCatalog({ db: db.database, clock: systemClock, log, random: () => 0.5 });
   await catalog.start();
   let isFull = false;
+  const invited: OutboxRow[] = [];
   const submitter = new Submitter(
-    { db: db.database, log, invite: async () => await Promise.resolve(true), isOutboxFull: () => isFull },
+    {
+      db: db.database,
+      log,
+      invite: async () => await Promise.resolve(true),
+      isOutboxFull: () => isFull,
+      holdReasonOf: (queue) => catalog.holdReasonOf(queue),
+      metrics: partDeps.metrics,
+    },
     { maxBatch: 500 },
   );
+  const estimates = new Estimates(
+    {
+      db: db.database,
+      clock: systemClock,
+      log,
+      random: () => 0.5,
+      startsInOrder: (queue) => catalog.startsInOrder(queue),
+    },
+    { intervalMs: 100 },
+  );
+  await estimates.start();
+  const follower = new Follower(
+    { db: db.database, clock: systemClock, log, random: () => 0.5 },
+    { maxWatchers: options.maxFollowers ?? 500 },
+  );
+  await follower.start();
   const metrics = createMetrics({ service: 'producer', version: '', withProcess: false });
   const server = new HttpServer(
     {
@@ -87,11 +139,26 @@ export async function openTaskApi(
           db: db.database,
           log,
           catalog,
+          estimates,
+          follower,
+          webhookFault: (webhookUrl) => webhookUrlFault(webhookUrl, allowHosts(['127.0.0.1:1'])),
+          maxWaitSeconds: 5,
           metrics,
           limits: DEFAULT_LIMITS,
           submit: async (submission) => await submitter.submit(submission),
+          invite: async (row) => await Promise.resolve(invited.push(row) > 0),
+          isOutboxFull: () => isFull,
+        });
+        registerQueueRoutes(app, { db: db.database, log, catalog, readyOf: () => 7 });
+        registerHistoryRoutes(app, { db: db.database, log, depth: DEFAULT_LIMITS.depth });
+        registerFollowRoutes(app, {
+          clock: systemClock,
+          follower,
+          estimates,
+          ...(options.streams === undefined ? {} : { streams: options.streams }),
         });
         registerLedgerRoutes(app, { db: db.database, clock: systemClock });
+        registerRetentionRoutes(app, { db: db.database, clock: systemClock, rules: readRules(DEFAULT_RETENTION) });
       },
     },
     {
@@ -117,6 +184,9 @@ export async function openTaskApi(
     db,
     catalog,
     metrics,
+    invited,
+    follower,
+    stopHttp: async () => await server.stop(systemClock.monotonicMs() + 10_000),
     setOutboxFull: (next) => {
       isFull = next;
     },
@@ -127,8 +197,12 @@ export async function openTaskApi(
         headers: body === undefined ? headers : { 'content-type': 'application/json', ...headers },
         ...(body === undefined ? {} : { body }),
       }),
+    patch: async (path, body, headers = {}) =>
+      await ask(path, { method: 'PATCH', headers: { 'content-type': 'application/json', ...headers }, body }),
     async [Symbol.asyncDispose]() {
       await server.stop(systemClock.monotonicMs() + 2_000);
+      await follower.stop(systemClock.monotonicMs() + 2_000);
+      await estimates.stop(systemClock.monotonicMs() + 2_000);
       await catalog.stop(0);
       await db[Symbol.asyncDispose]();
     },

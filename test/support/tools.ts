@@ -19,8 +19,19 @@ export const pika: Tool = {
   path: [process.env['WARREN_TEST_PYTHON'], '/usr/bin/python3', 'python3'].find((path) => hasPika(path)),
 };
 
+/** A Python, of whatever packages: `WARREN_TEST_PYTHON`, else the first of the usual ones. */
+export const python: Tool = {
+  name: 'python3',
+  path: [process.env['WARREN_TEST_PYTHON'], '/usr/bin/python3', 'python3'].find(
+    (path) => path !== undefined && answers(path, ['--version']),
+  ),
+};
+
 /** curl. */
 export const curl: Tool = { name: 'curl', path: answers('curl', ['--version']) ? 'curl' : undefined };
+
+/** Postgres's psql. */
+export const psql: Tool = { name: 'psql', path: answers('psql', ['--version']) ? 'psql' : undefined };
 
 /** Prometheus's promtool: `WARREN_TEST_PROMTOOL`, else the one on the path. */
 export const promtool: Tool = {

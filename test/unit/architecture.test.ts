@@ -3,21 +3,24 @@ import { expect, test } from '@jest/globals';
 import { importsIn, importsOf, listFiles, listSources } from '../support/source-files.ts';
 import type { Import } from '../support/source-files.ts';
 
-/** Subjects of `shared/`, each with those that it may import beside itself. `errors` and `time` may be imported by all. */
+/** Subjects of `shared/`, each with those that it may import beside itself. `errors`, `time` and `text` may be imported by all. */
 const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   errors: [],
   time: [],
+  text: [],
+  filter: ['postgres'],
   lifecycle: [],
   config: [],
   observability: ['lifecycle', 'config'],
   resilience: ['lifecycle', 'config', 'observability'],
+  files: ['config'],
   postgres: ['lifecycle', 'config', 'observability', 'resilience'],
   amqp: ['lifecycle', 'config', 'observability', 'resilience'],
-  tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp'],
-  'dead-letters': ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'tasks'],
+  tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'filter', 'files'],
+  'dead-letters': ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'tasks', 'filter'],
   http: ['lifecycle', 'config', 'observability', 'resilience', 'tasks'],
 };
-const BELOW_ALL = ['errors', 'time'];
+const BELOW_ALL = ['errors', 'time', 'text'];
 
 /** Files of a subject that reach higher, with the reason. */
 const REACHES_HIGHER: Readonly<Record<string, { readonly to: readonly string[]; readonly reason: string }>> = {
@@ -38,7 +41,7 @@ const REACHES_HIGHER: Readonly<Record<string, { readonly to: readonly string[]; 
 /** Packages that are known to one place each. */
 const PACKAGES: readonly { readonly name: string; readonly within: readonly string[] }[] = [
   { name: 'pg', within: ['shared/postgres/pool.ts', 'test/support/'] },
-  { name: 'amqplib', within: ['shared/amqp/', 'test/'] },
+  { name: 'amqplib', within: ['shared/amqp/', 'client/src/amqp-client.ts', 'test/'] },
   { name: 'amqp-connection-manager', within: ['shared/amqp/connection.ts'] },
   { name: 'winston', within: ['shared/observability/log.ts'] },
   { name: 'prom-client', within: ['shared/observability/metrics.ts'] },
@@ -48,6 +51,10 @@ const PACKAGES: readonly { readonly name: string; readonly within: readonly stri
   { name: 'commander', within: ['cli/'] },
   { name: 'fastify', within: ['shared/http/'] },
   { name: 'uuid', within: ['shared/tasks/ids.ts'] },
+  { name: '@aws-sdk/client-s3', within: ['shared/files/s3-store.ts'] },
+  { name: '@aws-sdk/lib-storage', within: ['shared/files/s3-store.ts'] },
+  { name: 'nodemailer', within: ['services/worker/builtin/alert-mail.ts'] },
+  { name: 'standardwebhooks', within: ['services/worker/builtin/webhook-answer.ts', 'test/'] },
 ];
 
 /** The command line talks to services over HTTP; these look at what the services stand on. */
@@ -67,7 +74,12 @@ const CLI_BELOW_HTTP: Readonly<Record<string, string>> = {
 };
 
 const product = listSources('shared', 'services', 'cli').flatMap((file) => importsOf(file));
-const all = [...product, ...listSources('examples', 'deploy', 'scripts', 'test').flatMap((file) => importsOf(file))];
+const client = listSources('client/src').flatMap((file) => importsOf(file));
+const all = [
+  ...product,
+  ...client,
+  ...listSources('examples', 'deploy', 'scripts', 'test').flatMap((file) => importsOf(file)),
+];
 const shown = ({ file, target }: Import): string => `${file} imports ${target}`;
 const within = (path: string, places: readonly string[]): boolean =>
   places.some((place) => (place.endsWith('/') ? path.startsWith(place) : path === place));
@@ -98,16 +110,28 @@ test('services import shared and their own files, never another service', () => 
   const faults = product.filter(({ file, target }) => {
     if (!file.startsWith('services/')) return false;
     if (target.startsWith('services/')) return target.split('/')[1] !== file.split('/')[1];
-    return /^(cli|scripts|examples|deploy|test)\//.test(target);
+    return /^(cli|client|scripts|examples|deploy|test)\//.test(target);
   });
   expect(faults.map(shown)).toEqual([]);
 });
 
 test('shared imports nothing that is built on it', () => {
   const faults = product.filter(
-    ({ file, target }) => file.startsWith('shared/') && /^(services|cli|scripts|examples|deploy|test)\//.test(target),
+    ({ file, target }) =>
+      file.startsWith('shared/') && /^(services|cli|client|scripts|examples|deploy|test)\//.test(target),
   );
   expect(faults.map(shown)).toEqual([]);
+});
+
+test('the published client stands on its own files, on node and on amqplib', () => {
+  const faults = client.filter(
+    ({ target }) => !target.startsWith('client/src/') && !target.startsWith('node:') && target !== 'amqplib',
+  );
+  expect(faults.map(shown)).toEqual([]);
+  const loaded = client.filter(
+    ({ target, isTypeOnly, isDynamic }) => target === 'amqplib' && !isTypeOnly && !isDynamic,
+  );
+  expect(loaded.map(shown)).toEqual([]); // who speaks HTTP alone need not install it
 });
 
 test('subjects of shared depend downwards only', () => {
@@ -178,8 +202,8 @@ test('a statement is imported only by what lies beside it', () => {
   expect(faults.map(shown)).toEqual([]);
 });
 
-/** The outbox is written by every service, swept by one, and measured by doctor. */
-const SHARED_STATEMENTS = ['shared/tasks/outbox.sql.ts'];
+/** The outbox is swept by one service and measured by doctor; what is written beside a task is a part of many statements. */
+const SHARED_STATEMENTS = ['shared/tasks/outbox.sql.ts', 'shared/tasks/beside.sql.ts'];
 
 test('no file is named after nothing', () => {
   const vague = listFiles('.').filter((path) =>
@@ -191,7 +215,7 @@ test('no file is named after nothing', () => {
 
 test('there are no cycles between the files of the product', () => {
   const edges = new Map<string, string[]>();
-  for (const { file, target, isTypeOnly, isDynamic } of product) {
+  for (const { file, target, isTypeOnly, isDynamic } of [...product, ...client]) {
     if (!isTypeOnly && !isDynamic && target.endsWith('.ts')) edges.set(file, [...(edges.get(file) ?? []), target]);
   }
   const done = new Set<string>();

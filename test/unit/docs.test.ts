@@ -4,7 +4,7 @@ import { dirname, join, posix } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { blocksOf, listPages } from '../../scripts/docs-run.ts';
 import { listSettings } from '../../shared/config/schema.ts';
-import { METRICS } from '../../shared/observability/metrics.ts';
+import { METRICS } from '../../shared/observability/metrics-declared.ts';
 import { ROOT, listFiles, readSource } from '../support/source-files.ts';
 
 const pages = await listPages(ROOT);
@@ -19,6 +19,15 @@ function findAll(pattern: RegExp): { readonly page: string; readonly found: stri
     [...text.matchAll(pattern)].map(([whole, group]) => ({ page, found: group ?? whole })),
   );
 }
+
+test('the page of the architecture names every table that there is', () => {
+  const tables = [...readSource('test/golden/schema.sql').matchAll(/^create table (\w+)/gm)].map(
+    ([, name = '']) => name,
+  );
+  const page = textOf.get('docs/architecture.md') ?? '';
+  expect(tables.length).toBeGreaterThan(20);
+  expect(tables.filter((name) => name !== 'tasks_default' && !page.includes(`\`${name}\``))).toEqual([]);
+});
 
 test('every relative link leads to a file, and every anchor to a heading', () => {
   const faults = everything.flatMap(([page, text]) =>

@@ -1,10 +1,12 @@
 /** Rules that no linter knows, held by reading the sources. */
 import { expect, test } from '@jest/globals';
 import { CATALOGUE } from '../../shared/errors/catalogue.ts';
-import { METRICS } from '../../shared/observability/metrics.ts';
+import { METRICS } from '../../shared/observability/metrics-declared.ts';
+import { findStatementFiles } from '../support/product-statements.ts';
 import { listFiles, listSources, readSource, withoutComments } from '../support/source-files.ts';
 
 const product = listSources('shared', 'services', 'cli');
+const statements = (await findStatementFiles()).flatMap((file) => file.statements);
 const own = 'test/unit/sources.test.ts';
 const tests = listSources('test').filter((path) => path.endsWith('.test.ts') && path !== own);
 const everything = listFiles('.').filter((path) => !/\.(png|jpg|webp)$/.test(path) && path !== 'package-lock.json');
@@ -81,7 +83,7 @@ function bodiesOfTests(text: string): { readonly name: string; readonly body: st
 }
 
 test('every option says what it means, and a number its unit', () => {
-  const faults = product.flatMap((path) => {
+  const faults = [...product, ...listSources('client/src')].flatMap((path) => {
     const text = readSource(path);
     return [...text.matchAll(/^export interface (\w*(?:Options|Policy|Limits))\b[^{]*\{\n([\s\S]*?)^\}/gm)].flatMap(
       ([, name = '', body = '']) => faultsOfOptions(path, body).map((fault) => `${path}: ${name}.${fault}`),
@@ -128,7 +130,7 @@ test('every error code is used, and has a heading in the reference', () => {
 
 test('every metric is counted somewhere', () => {
   const text = product
-    .filter((path) => path !== 'shared/observability/metrics.ts')
+    .filter((path) => path !== 'shared/observability/metrics-declared.ts')
     .map((path) => readSource(path))
     .join('\n');
   const uncounted = Object.keys(METRICS).filter(
@@ -164,21 +166,18 @@ test('no source of the product is longer than what one can read', () => {
 });
 
 test('what accepts a task, ends it or lets it live again counts that in the ledger in the same statement', () => {
-  const statements = product
-    .filter((path) => path.endsWith('.sql.ts'))
-    .flatMap((path) => [...readSource(path).matchAll(/name: '(\w+)',\s*text: sql`([^`]*)`/g)])
-    .map(([, name = '', text = '']) => ({ name, text }));
   // A check of the table holds finished_at to the state: whoever writes the one changes the other.
   const isCounting = /\binsert into ledger_entries\b/;
   const isCause = /\binsert into tasks\b|\bupdate tasks\b[^;]*?\bfinished_at = /;
   const causes = statements.filter(({ text }) => isCause.test(text));
   expect(causes.map(({ name }) => name).toSorted()).toEqual([
     'accept_tasks',
-    'cancel_one',
+    'cancel_tasks',
     'dispatch_due',
     'follow_cancel_requests',
     'reap_orphans',
     'replay_task',
+    'send_replay_items',
     'settle_others',
     'settle_succeeded',
   ]);

@@ -1,17 +1,23 @@
 /** The Dead Letter API: look at what died, make it run again, or close it. */
+import { Readable } from 'node:stream';
 import { z } from 'zod';
-import { parseInstant } from '../../../shared/amqp/message.ts';
 import { WarrenError } from '../../../shared/errors/warren-error.ts';
 import { parseBody, rawBody } from '../../../shared/http/body.ts';
-import { decodeCursor, pageOf } from '../../../shared/http/paging.ts';
+import { decodeCursor, encodeCursor } from '../../../shared/http/paging.ts';
+import { sendJson } from '../../../shared/http/send-json.ts';
 import { requireRole } from '../../../shared/http/server.ts';
 import type { App } from '../../../shared/http/server.ts';
-import type { Queryable } from '../../../shared/postgres/statement.ts';
-import { findLetters, renderLetter } from '../reader.ts';
+import type { Transactional } from '../../../shared/postgres/transaction.ts';
+import { beginExport, exportLetters } from '../exporter.ts';
+import { findLetters } from '../finder.ts';
+import { renderLetter } from '../reader.ts';
 import type { Replayer } from '../replayer.ts';
 import {
+  actHeaders,
   discardAnswer,
   discardBody,
+  exportQuery,
+  letterLines,
   letterPage,
   letterParams,
   letterView,
@@ -20,16 +26,16 @@ import {
   replayAnswer,
   replayBody,
 } from './dead-letters.schema.ts';
+import { filterOf } from './letter-query.ts';
 
 /** What the routes need. */
 export interface DeadLetterRoutesDeps {
-  readonly db: Queryable;
+  readonly db: Transactional;
   readonly replayer: Pick<Replayer, 'replay' | 'discard'>;
 }
 
 /** A body here is a reason and a destination. */
 const BODY_LIMITS = { maxBytes: 16_384, maxDepth: 4 } as const;
-const JSON_TYPE = 'application/json; charset=utf-8';
 const problems = { 400: problem, 401: problem, 403: problem, 404: problem, 503: problem };
 
 /** Adds the routes. */
@@ -45,20 +51,35 @@ export function addDeadLetterRoutes(app: App, { db, replayer }: DeadLetterRoutes
       },
     },
     async ({ query }, reply) => {
-      const states = [query.state].flat();
-      const letters = await findLetters(db, {
-        states: states.includes('all') ? undefined : states,
-        kinds: query.kind === undefined ? undefined : [query.kind].flat(),
-        reason: query.reason,
-        type: query.type,
-        queue: query.queue,
-        taskId: query.taskId,
-        diedAfter: query.diedAfter === undefined ? undefined : parseInstant(query.diedAfter),
-        diedBefore: query.diedBefore === undefined ? undefined : parseInstant(query.diedBefore),
-        before: decodeCursor(query.cursor, z.uuid()),
-        limit: query.limit + 1,
-      });
-      await sendJson(reply, JSON.stringify(pageOf(letters, query.limit, ({ id }) => id)));
+      const below = decodeCursor(query.cursor, z.uuid());
+      const { items, next, isPartial } = await findLetters(db, { filter: filterOf(query), below, limit: query.limit });
+      await sendJson(
+        reply,
+        JSON.stringify({
+          items,
+          ...(next === undefined ? {} : { nextCursor: encodeCursor(next) }),
+          ...(isPartial ? { isPartial } : {}),
+        }),
+      );
+    },
+  );
+
+  app.get(
+    '/v1/dead-letters/export',
+    {
+      schema: {
+        tags: ['dead letters'],
+        summary: 'Write out whole dead letters as JSON Lines, newest first',
+        querystring: exportQuery,
+        response: { 200: letterLines, ...problems },
+      },
+    },
+    async ({ query, actor }, reply) => {
+      const filter = filterOf(query); // what cannot be read is refused before anything is written down
+      const { why, ...selected } = query;
+      const given = Object.entries(selected).filter(([, value]) => value !== undefined);
+      await beginExport(db, { actor, asked: { ...Object.fromEntries(given), diedOf: query.reason, reason: why } });
+      await sendLines(reply, exportLetters(db, filter));
     },
   );
 
@@ -75,7 +96,7 @@ export function addDeadLetterRoutes(app: App, { db, replayer }: DeadLetterRoutes
     async ({ params: { id } }, reply) => {
       const letter = await renderLetter(db, id);
       if (letter === undefined) throw new WarrenError('dead-letter-not-found', { id });
-      await sendJson(reply, letter);
+      await sendJson(reply, letter.text, { etag: letter.etag });
     },
   );
 
@@ -88,14 +109,21 @@ export function addDeadLetterRoutes(app: App, { db, replayer }: DeadLetterRoutes
         tags: ['dead letters'],
         summary: 'Make it run again: exactly one new run, however often this is called',
         params: letterParams,
+        headers: actHeaders,
         body: rawBody(replayBody),
-        response: { 200: replayAnswer, 202: replayAnswer, ...problems, 409: problem },
+        response: { 200: replayAnswer, 202: replayAnswer, ...problems, 409: problem, 412: problem },
       },
     },
-    async ({ params, body, actor }, reply) => {
+    async ({ params, headers, body, actor }, reply) => {
       const { reason, destination } = parseBody(body, replayBody, BODY_LIMITS).value;
-      const done = await replayer.replay({ letterId: params.id, actor, reason, destination });
-      await sendJson(reply, JSON.stringify(done), done.state === 'replayed' ? 200 : 202);
+      const done = await replayer.replay({
+        letterId: params.id,
+        actor,
+        reason,
+        destination,
+        ifMatch: headers['if-match'],
+      });
+      await sendJson(reply, JSON.stringify(done), { status: done.state === 'replayed' ? 200 : 202 });
     },
   );
 
@@ -108,25 +136,26 @@ export function addDeadLetterRoutes(app: App, { db, replayer }: DeadLetterRoutes
         tags: ['dead letters'],
         summary: 'Close it unrun',
         params: letterParams,
+        headers: actHeaders,
         body: rawBody(discardBody),
-        response: { 200: discardAnswer, ...problems, 409: problem },
+        response: { 200: discardAnswer, ...problems, 409: problem, 412: problem },
       },
     },
-    async ({ params: { id }, body, actor }, reply) => {
+    async ({ params: { id }, headers, body, actor }, reply) => {
       const { reason } = parseBody(body, discardBody, BODY_LIMITS).value;
-      await replayer.discard({ letterId: id, actor, reason });
+      await replayer.discard({ letterId: id, actor, reason, ifMatch: headers['if-match'] });
       await sendJson(reply, JSON.stringify({ id, state: 'discarded' }));
     },
   );
 }
 
-interface Reply {
-  code(status: number): Reply;
-  type(contentType: string): Reply;
-  send(body: string): PromiseLike<unknown>;
+/** Lines go out as fast as the client reads; where it goes, the stream is destroyed, and with it what makes the lines. */
+async function sendLines(reply: unknown, lines: AsyncIterable<string>): Promise<void> {
+  await (reply as StreamReply).code(200).type('application/jsonl; charset=utf-8').send(Readable.from(lines));
 }
 
-/** Text goes out as it is: an input must come back byte for byte, which no serializer can promise. */
-async function sendJson(reply: unknown, body: string, status = 200): Promise<void> {
-  await (reply as Reply).code(status).type(JSON_TYPE).send(body);
+interface StreamReply {
+  code(status: number): StreamReply;
+  type(contentType: string): StreamReply;
+  send(body: Readable): PromiseLike<unknown>;
 }

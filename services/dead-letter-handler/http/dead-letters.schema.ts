@@ -1,9 +1,11 @@
 /** Schemas of the Dead Letter API: they check requests, and the OpenAPI document is made from them. */
 import { z } from 'zod';
-import { isStorableText, parseInstant } from '../../../shared/amqp/message.ts';
+import { parseInstant } from '../../../shared/amqp/message.ts';
+import { isStorableText } from '../../../shared/text/storable.ts';
 import { LETTER_KINDS, LETTER_REASONS, LETTER_STATES } from '../../../shared/dead-letters/reason.ts';
 import type { LetterKind, LetterState } from '../../../shared/dead-letters/reason.ts';
 import { pageQuery } from '../../../shared/http/paging.ts';
+import { itemView } from './replays.schema.ts';
 
 const namesOf = <K extends string>(table: Readonly<Record<K, string>>): [K, ...K[]] =>
   Object.keys(table) as [K, ...K[]];
@@ -12,13 +14,15 @@ const list = (table: Readonly<Record<string, string>>): string =>
     .map(([name, meaning]) => `${name}: ${meaning}`)
     .join(' · ');
 
-const instant = (what: string): z.ZodType<string | undefined> =>
+/** An instant in a query. */
+export const instant = (what: string): z.ZodType<string | undefined> =>
   z
     .string()
     .refine((text) => parseInstant(text) !== undefined, 'must be an RFC 3339 instant with an offset')
     .optional()
     .describe(what);
-const filterText = z
+/** A text in a query. */
+export const filterText = z
   .string()
   .max(255)
   .refine((text) => isStorableText(text), 'must not hold U+0000 or a lone surrogate')
@@ -28,12 +32,21 @@ const kind = z.enum(namesOf<LetterKind>(LETTER_KINDS));
 const state = z.enum(namesOf<LetterState>(LETTER_STATES));
 const stateOrAll = z.enum([...namesOf<LetterState>(LETTER_STATES), 'all']);
 
-/** Query of the list. */
-export const listQuery = pageQuery.extend({
+const filter = z
+  .string()
+  .describe(
+    'Such as `reason:timeout type:image.* error:"ECONNREFUSED" age:>1h input.user.id:42 tag:vip attempts:>=3`; see the guide to dead letters. Without a term about the state, open letters.',
+  );
+
+/** What letters are selected by; all of it must fit. */
+export const selectQuery = z.object({
+  filter: filter.optional(),
   state: z
     .union([stateOrAll, z.array(stateOrAll).max(5)])
-    .default('open')
-    .describe(`May be given more than once; "all" for every state. ${list(LETTER_STATES)}`),
+    .optional()
+    .describe(
+      `Default "open", or what the filter says. May be given more than once; "all" for every state. ${list(LETTER_STATES)}`,
+    ),
   kind: z
     .union([kind, z.array(kind).max(3)])
     .optional()
@@ -46,14 +59,30 @@ export const listQuery = pageQuery.extend({
   diedBefore: instant('Died before this instant.'),
 });
 
+/** Query of the list. */
+export const listQuery = pageQuery.extend(selectQuery.shape);
+
 /** Path of one letter. */
 export const letterParams = z.object({ id: z.uuid().describe('Id of the dead letter.') });
 
-const reasonText = z
+/** Why something is done. */
+export const reasonText = z
   .string()
   .min(1)
   .max(1_000)
   .refine((text) => isStorableText(text), 'must not hold U+0000 or a lone surrogate');
+
+/** Query of an export. */
+export const exportQuery = selectQuery.extend({ why: reasonText.optional().describe('Why, for the record.') });
+
+/** Headers of a replay and a discard. */
+export const actHeaders = z.looseObject({
+  'if-match': z
+    .string()
+    .max(100)
+    .optional()
+    .describe('The ETag of the letter that was looked at: nothing is done where it stands otherwise by now.'),
+});
 
 /** Body of a replay. */
 export const replayBody = z.strictObject({
@@ -80,7 +109,8 @@ const error = z
 
 const at = z.iso.datetime().nullable();
 
-const summary = z.object({
+/** A letter in a list. */
+export const letterSummary = z.object({
   id: z.uuid(),
   kind: kind.describe(list(LETTER_KINDS)),
   state: state.describe(list(LETTER_STATES)),
@@ -91,6 +121,8 @@ const summary = z.object({
   attempt: z.int().nullable().describe('The attempt that it died of.'),
   diedAt: z.iso.datetime(),
   recordedAt: at.describe("When the broker's evidence came, or was given up."),
+  groupId: z.uuid().nullable().describe('Its failure group; null until the handler has taken note of it.'),
+  tags: z.array(z.string()).describe('Tags of its task.'),
   error,
   closedAt: at,
   closedBy: z.string().nullable(),
@@ -98,7 +130,16 @@ const summary = z.object({
 });
 
 /** A page of letters. */
-export const letterPage = z.object({ items: z.array(summary), nextCursor: z.string().optional() });
+export const letterPage = z.object({
+  items: z.array(letterSummary),
+  nextCursor: z.string().optional(),
+  isPartial: z
+    .literal(true)
+    .optional()
+    .describe(
+      'The page is not full because no index serves the filter and two seconds were over; nextCursor looks further.',
+    ),
+});
 
 const table = z
   .record(z.string(), z.unknown())
@@ -108,7 +149,8 @@ const table = z
   );
 
 /** A whole letter. */
-export const letterView = summary.extend({
+export const letterView = letterSummary.extend({
+  taskId: z.uuid().nullable().describe('Its task; of a refused letter the task that it became when it was replayed.'),
   exchange: z.string().nullable().describe('The original exchange; null for a task that came over HTTP.'),
   routingKey: z.string().nullable(),
   properties: table,
@@ -132,12 +174,33 @@ export const letterView = summary.extend({
     .describe('Of a task: the invitation that died.'),
   task: z.record(z.string(), z.unknown()).nullable().optional().describe('The task as it is now.'),
   attempts: z.array(z.record(z.string(), z.unknown())).describe('Every attempt that did not succeed, newest first.'),
+  logs: z
+    .object({
+      attempt: z.int(),
+      lines: z.array(z.unknown()).describe('The last 20 lines that are kept, oldest first.'),
+      before: z.int().describe('Lines before those.'),
+      path: z.string().describe('Where all kept lines are, in the Task API.'),
+    })
+    .nullable()
+    .optional()
+    .describe('Of a task: what the attempt that it died of logged; null where no lines are kept.'),
   letters: z
     .array(z.record(z.string(), z.unknown()))
     .describe('Every death of the same task, newest first, with who made it run again.'),
   audit: z.array(z.record(z.string(), z.unknown())).describe('What was done with this letter, oldest first.'),
+  originalInput: z
+    .unknown()
+    .optional()
+    .describe('Of a task whose input a replay of this letter has mended: the input before that, byte for byte.'),
+  replays: z.array(itemView).describe('What replays did with this letter, oldest first: see the items of a replay.'),
   replayedTo: z.object({ exchange: z.string(), routingKey: z.string().nullable() }).nullable().optional(),
 });
+
+/** An export. */
+export const letterLines = {
+  description: 'JSON Lines: each line a whole letter, as it is shown alone. An answer that breaks off is not whole.',
+  content: { 'application/jsonl': { schema: z.string() } },
+};
 
 /** What a replay answers. */
 export const replayAnswer = z.object({
@@ -147,6 +210,7 @@ export const replayAnswer = z.object({
     .enum(['replayed', 'replaying'])
     .describe('replaying: RabbitMQ has not confirmed yet; it is finished by itself.'),
   taskId: z.uuid().optional().describe('The task that runs again.'),
+  replayId: z.uuid().describe('The replay of one letter that this is.'),
 });
 
 /** What a discard answers. */

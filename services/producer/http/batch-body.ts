@@ -3,6 +3,8 @@
  * depth that is refused in one does not fail the others, and each input stays the bytes that came.
  */
 import { isUtf8 } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { MESSAGE_LIMITS } from '../../../shared/amqp/message.ts';
 import { WarrenError } from '../../../shared/errors/warren-error.ts';
 
 /** Tasks in one batch at most. */
@@ -15,8 +17,16 @@ const COLON = 0x3a;
 const OPEN = [0x7b, 0x5b]; // { [
 const CLOSE = [0x7d, 0x5d]; // } ]
 
-/** The items of `{"tasks": […]}`, views into `raw`. Throws `body-invalid` and `field-invalid`. */
-export function splitBatch(raw: Buffer): Buffer[] {
+/** A batch, cut up. */
+export interface Batch {
+  /** Views into the body, one an item. */
+  readonly items: readonly Buffer[];
+  /** Milliseconds over which the tasks are to start, spread evenly; `undefined`: all at once. */
+  readonly spreadMs: number | undefined;
+}
+
+/** Cuts `{"tasks": […], "spreadMs": …}`. Throws `body-invalid` and `field-invalid`. */
+export function splitBatch(raw: Buffer): Batch {
   if (!isUtf8(raw)) throw invalidBody('is not valid UTF-8');
   let value: unknown;
   try {
@@ -25,30 +35,59 @@ export function splitBatch(raw: Buffer): Buffer[] {
     throw invalidBody('is not valid JSON'); // the parser's own message quotes the content
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalidBody('must be an object');
-  const unknown = Object.keys(value).find((name) => name !== 'tasks');
+  const unknown = Object.keys(value).find((name) => name !== 'tasks' && name !== 'spreadMs');
   if (unknown !== undefined) throw invalidField(unknown.slice(0, 100), 'is not a member of a batch');
-  const tasks: unknown = (value as { readonly tasks?: unknown }).tasks;
+  const { tasks, spreadMs } = value as { readonly tasks?: unknown; readonly spreadMs?: unknown };
   if (!Array.isArray(tasks) || tasks.length === 0 || tasks.length > MOST_IN_BATCH) {
     throw invalidField('tasks', `must be a list of 1 to ${MOST_IN_BATCH} tasks`);
   }
-  // The grammar is known to be right, so nothing below looks for it.
-  const key = skipSpace(raw, skipSpace(raw, 0) + 1);
-  const start = skipSpace(raw, skipSpace(raw, skipString(raw, key)) + 1);
-  const items = itemsOf(raw, start);
-  // A second `tasks` would win in the value and not in the bytes.
-  if (raw[skipSpace(raw, items.end)] === COMMA) throw invalidField('tasks', 'is given twice');
-  return items.found;
+  if (spreadMs !== undefined && !isSpread(spreadMs)) {
+    throw invalidField('spreadMs', `must be an integer from 1 to ${MESSAGE_LIMITS.delayMs}`);
+  }
+  return { items: itemsOf(raw, valueOf(raw, 'tasks')), spreadMs };
 }
 
-/** The items of the array that opens at `at`, and where it ends. */
-function itemsOf(raw: Buffer, at: number): { readonly found: Buffer[]; readonly end: number } {
+/**
+ * Milliseconds by which the `index`-th of `count` tasks is put off: each starts somewhere in a slot of its own. Where in it follows
+ * from the batch, so that a batch that comes again under its Idempotency-Key is answered as the first time.
+ */
+export function spreadDelayMs(
+  { index, count, spreadMs }: { readonly index: number; readonly count: number; readonly spreadMs: number },
+  digest: Buffer,
+): number {
+  const place = createHash('sha256').update(digest).update(String(index)).digest().readUInt32BE(0) / 2 ** 32;
+  return Math.floor(((index + place) * spreadMs) / count);
+}
+
+function isSpread(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MESSAGE_LIMITS.delayMs;
+}
+
+/** Where the value of a member begins. The grammar is known to be right, so nothing here looks for it. Throws for one given twice. */
+function valueOf(raw: Buffer, wanted: string): number {
+  const seen = new Map<string, number>();
+  let at = skipSpace(raw, skipSpace(raw, 0) + 1);
+  while (raw[at] === QUOTE) {
+    const afterKey = skipString(raw, at);
+    const name = JSON.parse(raw.toString('utf8', at, afterKey)) as string;
+    // The second would win in the value and not in the bytes.
+    if (seen.has(name)) throw invalidField(name, 'is given twice');
+    const start = skipSpace(raw, skipSpace(raw, afterKey) + 1);
+    seen.set(name, start);
+    at = skipSpace(raw, skipSpace(raw, skipValue(raw, start)) + 1);
+  }
+  return seen.get(wanted) ?? 0;
+}
+
+/** The items of the array that opens at `at`. */
+function itemsOf(raw: Buffer, at: number): Buffer[] {
   const found: Buffer[] = [];
   let next = skipSpace(raw, at + 1);
   for (;;) {
     const end = skipValue(raw, next);
     found.push(raw.subarray(next, end));
     const after = skipSpace(raw, end);
-    if (raw[after] !== COMMA) return { found, end: after + 1 };
+    if (raw[after] !== COMMA) return found;
     next = skipSpace(raw, after + 1);
   }
 }

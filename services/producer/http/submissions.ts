@@ -13,49 +13,107 @@ export interface SubmissionDeps {
   /** Throws `database-unavailable` and `outbox-full`. */
   readonly submit: (submission: Submission) => Promise<Acceptance>;
   readonly limits: SubmissionLimits;
-  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused'>;
+  /** Why a webhook may not go to this URL, in words; `undefined` where it may. */
+  readonly webhookFault: (url: string) => string | undefined;
+  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated'>;
+}
+
+/** Who submits, and the key under which the request must not be done twice. */
+export interface Submitting {
+  readonly publisher: string;
+  readonly idempotency: Submission['idempotency'];
+  /** Milliseconds by which its batch puts it off; `undefined`: its batch does not say when. */
+  readonly delayMs?: number | undefined;
 }
 
 /** A task that was accepted. */
 export interface AcceptedSubmission {
+  readonly kind: 'accepted';
   readonly submission: Submission;
   readonly accepted: Extract<Acceptance, { readonly kind: 'accepted' }>;
+  /** True where it was accepted by an earlier request under the same Idempotency-Key. */
+  readonly isReplayed: boolean;
 }
 
-/** Accepts one body from `publisher`. Throws what is wrong with it, `database-unavailable`, `outbox-full`. */
+/** A task that holds the unique key, and so is the answer; perhaps it has become what was submitted. */
+export interface ExistingTask {
+  readonly kind: 'existing';
+  readonly id: string;
+  readonly isReplaced: boolean;
+  readonly isReplayed: boolean;
+}
+
+/** Accepts one body. Throws what is wrong with it, `unique-conflict`, `database-unavailable`, `outbox-full`. */
 export async function acceptSubmission(
   bytes: Buffer,
-  publisher: string,
+  { publisher, idempotency, delayMs }: Submitting,
   deps: SubmissionDeps,
-): Promise<AcceptedSubmission> {
-  const { catalog, limits, metrics, submit } = deps;
+): Promise<AcceptedSubmission | ExistingTask> {
+  const { catalog, limits, metrics, submit, webhookFault } = deps;
   let checked: CheckedSubmission = checkHttpSubmission(bytes, catalog, limits);
   if (isMiss(checked)) {
     await catalog.refreshAfterMiss();
     checked = checkHttpSubmission(bytes, catalog, limits);
   }
   if (checked.kind === 'refused') throw refusal(checked.faults, metrics);
-  const submission = { ...checked.submission, publisher };
+  if (delayMs !== undefined && (checked.submission.delayMs ?? checked.submission.runAt) !== undefined) {
+    const field = checked.submission.runAt === undefined ? 'delayMs' : 'runAt';
+    const reason = 'must not be given in a batch with spreadMs';
+    throw refusal([{ code: 'field-invalid', field, reason }], metrics);
+  }
+  const submission: Submission = {
+    ...checked.submission,
+    ...(delayMs === undefined ? {} : { delayMs }),
+    publisher,
+    ...(idempotency === undefined ? {} : { idempotency }),
+  };
+  if (submission.callback?.kind === 'webhook') {
+    const reason = webhookFault(submission.callback.url);
+    if (reason !== undefined) throw refusal([{ code: 'field-invalid', field: 'webhook.url', reason }], metrics);
+  }
   const acceptance = await submit(submission);
   switch (acceptance.kind) {
     case 'accepted':
       metrics.tasksAccepted.add(1, submission.type, 'http');
-      return { submission, accepted: acceptance };
+      return { kind: 'accepted', submission, accepted: acceptance, isReplayed: false };
     case 'refused':
       throw refusal([acceptance.fault], metrics);
+    case 'existing':
+    case 'replaced':
+      metrics.submissionsRepeated.add(1, 'http', 'unique key');
+      return {
+        kind: 'existing',
+        id: acceptance.id,
+        isReplaced: acceptance.kind === 'replaced',
+        isReplayed: false,
+      };
     case 'duplicate':
-      throw new WarrenError('internal'); // only a message id makes one, and there is none here
+      metrics.submissionsRepeated.add(1, 'http', 'idempotency key');
+      return acceptance.became === 'accepted'
+        ? { kind: 'accepted', submission, accepted: asAccepted(submission, acceptance), isReplayed: true }
+        : { kind: 'existing', id: acceptance.id, isReplaced: acceptance.became === 'replaced', isReplayed: true };
   }
+}
+
+/** As it was answered at its acceptance: all of that follows from the submission and the instant. */
+function asAccepted(
+  { delayMs = 0, runAt }: Submission,
+  { id, acceptedAt }: { readonly id: string; readonly acceptedAt: Date },
+): AcceptedSubmission['accepted'] {
+  const at = delayMs > 0 ? new Date(acceptedAt.getTime() + delayMs) : runAt;
+  return at !== undefined && at > acceptedAt
+    ? { kind: 'accepted', id, state: 'scheduled', acceptedAt, runAt: at }
+    : { kind: 'accepted', id, state: 'pending', acceptedAt, runAt: undefined };
 }
 
 /** One item of a batch: its failure is a value, whatever it is. */
 export async function acceptItem(
   bytes: Buffer,
-  publisher: string,
+  submitting: Submitting,
   deps: SubmissionDeps,
-): Promise<AcceptedSubmission | WarrenError> {
+): Promise<AcceptedSubmission | ExistingTask | WarrenError> {
   try {
-    return await acceptSubmission(bytes, publisher, deps);
+    return await acceptSubmission(bytes, submitting, deps);
   } catch (thrown) {
     return isWarrenError(thrown) ? thrown : new WarrenError('internal', {}, toError(thrown));
   }

@@ -2,24 +2,48 @@
 import { renderWithRaw } from '../../../shared/tasks/json.ts';
 import type { Acceptance, Submission } from '../../../shared/tasks/submission.ts';
 import type { KnownType } from '../../../shared/tasks/type-catalog.ts';
-import type { AttemptRow, TaskRow, WholeTaskRow } from '../tasks.ts';
+import type { AttemptRow } from '../../../shared/tasks/attempts.ts';
+import type { EstimatedFinish, EstimatedStart } from '../outlook.ts';
+import type { TaskRow, WholeTaskRow } from '../tasks.ts';
 
 type Accepted = Extract<Acceptance, { readonly kind: 'accepted' }>;
 
+/** What is expected of a task that has not ended. */
+export interface Outlook {
+  readonly estimatedStart?: EstimatedStart | undefined;
+  readonly estimatedFinish?: EstimatedFinish | undefined;
+}
+
 /** A whole task as JSON text. */
-export function renderTask(task: WholeTaskRow, attempts: readonly AttemptRow[]): string {
-  const { progress_fraction: fraction, progress_step: step, progress_at: updatedAt } = task;
+export function renderTask(task: WholeTaskRow, attempts: readonly AttemptRow[], outlook: Outlook = {}): string {
   return renderWithRaw(
     {
       ...listedTaskOf(task),
-      ...(fraction === null || updatedAt === null
-        ? {}
-        : { progress: withoutNull({ fraction: Math.round(fraction * 1e6) / 1e6, step, updatedAt }) }),
+      ...withoutNull({ progress: progressOf(task), ...outlook }),
+      ...resultFileOf(task),
       ...withoutNull({ cancelRequestedAt: task.cancel_requested_at, deadLetterId: task.dead_letter_id }),
       attempts: attempts.map((attempt) => attemptOf(attempt)),
     },
     { input: task.input, result: task.result ?? undefined },
   );
+}
+
+/** How far a running attempt says it is; `undefined` where it says nothing. */
+export function progressOf(
+  task: Pick<WholeTaskRow, 'progress_fraction' | 'progress_step' | 'progress_message' | 'progress_at'>,
+): Record<string, unknown> | undefined {
+  const { progress_fraction: fraction, progress_step: step, progress_message: message } = task;
+  const { progress_at: updatedAt } = task;
+  if (fraction === null || updatedAt === null) return undefined;
+  return withoutNull({ fraction: Math.round(fraction * 1e6) / 1e6, step, message, updatedAt });
+}
+
+function resultFileOf(task: WholeTaskRow): Record<string, unknown> {
+  const { id: taskId, result_file_id: id, result_file_name: name, result_file_type: contentType } = task;
+  if (id === null) return {};
+  const link = `/v1/tasks/${taskId}/files/${id}/link`;
+  const sha256 = task.result_file_sha256?.toString('hex');
+  return { resultFile: { id, name, contentType, bytes: Number(task.result_file_bytes), sha256, link } };
 }
 
 /** A task in a list. */
@@ -81,7 +105,8 @@ export function taskTypeOf(type: KnownType): Record<string, unknown> {
   });
 }
 
-function attemptOf(row: AttemptRow): Record<string, unknown> {
+/** An attempt that did not succeed. */
+export function attemptOf(row: AttemptRow): Record<string, unknown> {
   const error = withoutNull({
     type: row.error_type,
     code: row.error_code,
@@ -99,6 +124,12 @@ function attemptOf(row: AttemptRow): Record<string, unknown> {
   });
 }
 
-function withoutNull(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null && value !== undefined));
+/** The members that have a value. */
+export function withoutNull(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const present: Record<string, unknown> = {};
+  for (const name of Object.keys(members)) {
+    const value = members[name];
+    if (value !== null && value !== undefined) present[name] = value;
+  }
+  return present;
 }

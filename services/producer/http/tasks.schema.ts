@@ -1,6 +1,7 @@
 /** What the Task API takes and answers, as the OpenAPI document shows it. */
 import { z } from 'zod';
-import { parseInstant } from '../../../shared/amqp/message.ts';
+import { MESSAGE_LIMITS, parseInstant } from '../../../shared/amqp/message.ts';
+import { FILTER_LIMITS } from '../../../shared/filter/filter.ts';
 import { pageQuery } from '../../../shared/http/paging.ts';
 import { submissionBody } from '../../../shared/tasks/submission-body.ts';
 import { STATE_MEANINGS, TASK_STATES } from '../../../shared/tasks/state-machine.ts';
@@ -57,18 +58,78 @@ export const listedTask = z.object({
 /** A whole task. */
 export const wholeTask = listedTask.extend({
   progress: z
-    .object({ fraction: z.number().min(0).max(1), step: z.string().optional(), updatedAt: instant })
+    .object({
+      fraction: z.number().min(0).max(1),
+      step: z.string().optional(),
+      message: z.string().optional(),
+      updatedAt: instant,
+    })
     .optional()
     .describe('How far a running attempt says it is.'),
+  estimatedStart: z
+    .object({
+      position: z.int().min(1).optional().describe('1: the next of its queue. While it is pending.'),
+      secondsP50: z.number().min(0).optional().describe('Absent where its queue was not drained lately.'),
+      secondsP90: z.number().min(0).optional(),
+      atP50: instant.optional().describe('Half of such tasks have started by then.'),
+      atP90: instant.optional().describe('Nine of ten have.'),
+      from: z.enum(['rates', 'run-at']).describe('How fast its queue was drained in the last minute, or its runAt.'),
+    })
+    .optional()
+    .describe('While it waits: when it may start. Absent where that cannot be told cheaply. An estimate.'),
+  estimatedFinish: z
+    .object({
+      secondsLeft: z.number().min(0),
+      at: instant,
+      from: z
+        .enum(['pace', 'history', 'both'])
+        .describe('The pace of this run, how long runs of its type take, or both.'),
+    })
+    .optional()
+    .describe('While it runs: when the attempt may end. Absent where nothing is known of it. An estimate.'),
   cancelRequestedAt: instant.optional(),
   deadLetterId: id.optional().describe('The open dead letter of a dead task.'),
   attempts: z.array(attempt).describe('Attempts that did not succeed, oldest first; the last 200.'),
   input: z.record(z.string(), z.unknown()).describe('Byte for byte as it was sent.'),
   result: z.unknown().optional().describe('What the handler returned.'),
+  resultFile: z
+    .object({
+      id,
+      name: z.string(),
+      contentType: z.string(),
+      bytes: z.int(),
+      sha256: z.string(),
+      link: z.string().describe('POST here for a link to download it.'),
+    })
+    .optional()
+    .describe('What the handler returned, where it is too large to be shown here.'),
 });
 
 /** What is answered to a submission: the task as it was accepted. */
 export const acceptedTask = listedTask.extend({ input: wholeTask.shape.input });
+
+/** What is answered where another task holds the unique key: that task as it is now. */
+export const existingTask = listedTask
+  .partial()
+  .required({ id: true })
+  .extend({
+    duplicate: z.literal(true).describe('This task was there before; nothing was made.'),
+    replaced: z.literal(true).optional().describe('It has become what was submitted.'),
+  });
+
+/** Headers of a request that may wait. */
+export const preferHeader = z.looseObject({
+  prefer: z
+    .union([z.string(), z.array(z.string())])
+    .optional()
+    .describe(
+      '`wait=N`: answer when the task has ended, or after N seconds (RFC 7240); 30 at most, unless configured.',
+    ),
+});
+
+/** Answers are written as text, with bodies in them that no serializer may touch: the schemas are for the document. */
+export const documented = (response: Readonly<Record<string, z.ZodType>>): Readonly<Record<string, z.ZodType>> =>
+  response;
 
 /** A problem document. */
 export const problem = z
@@ -88,7 +149,17 @@ export const problem = z
   .describe('RFC 9457.');
 
 /** A batch as it is sent. Each item is checked by itself. */
-export const batchBody = z.strictObject({ tasks: z.array(submissionBody).min(1).max(MOST_IN_BATCH) });
+export const batchBody = z.strictObject({
+  tasks: z.array(submissionBody).min(1).max(MOST_IN_BATCH),
+  spreadMs: z
+    .int()
+    .min(1)
+    .max(MESSAGE_LIMITS.delayMs)
+    .optional()
+    .describe(
+      'Let the tasks start spread evenly over so many milliseconds, in their order, each at an arbitrary moment of its share. Not together with delayMs or runAt of a task.',
+    ),
+});
 
 /** A result per item, in the order of the items. */
 export const batchAnswer = z.object({
@@ -96,8 +167,8 @@ export const batchAnswer = z.object({
   refused: z.int(),
   results: z.array(
     z.object({
-      status: z.int().describe('202, or the status of the problem.'),
-      task: listedTask.optional(),
+      status: z.int().describe('202, 200 for a task that was there before, or the status of the problem.'),
+      task: z.union([listedTask, existingTask]).optional(),
       problem: problem.optional(),
     }),
   ),
@@ -121,13 +192,7 @@ export const queryInstant = z
   .transform((text) => parseInstant(text) as Date)
   .optional();
 /** A name of a query. */
-export const queryText = z
-  .string()
-  .min(1)
-  .max(255)
-  // oxlint-disable-next-line no-control-regex -- U+0000 is what Postgres cannot take
-  .refine((text) => !/\u0000|\p{Surrogate}/u.test(text), 'must not hold U+0000')
-  .optional();
+export const queryText = z.string().min(1).max(255).optional();
 
 /** Query of `GET /v1/tasks`. Members that are not here are refused. */
 export const listQuery = z.strictObject({
@@ -141,9 +206,17 @@ export const listQuery = z.strictObject({
   tag: queryText,
   businessKey: queryText,
   externalId: queryText,
+  filter: z
+    .string()
+    .max(FILTER_LIMITS.length)
+    .optional()
+    .describe('Terms of the filter language, beside the other members: all must fit.'),
   acceptedAfter: queryInstant.describe('RFC 3339, inclusive.'),
   acceptedBefore: queryInstant.describe('RFC 3339, exclusive.'),
 });
+
+/** The task in a path. */
+export const taskParams = z.object({ id: z.string().max(100).describe('Id of the task.') });
 
 /** Body of a cancel; may be absent. */
 export const cancelBody = z.strictObject({
@@ -167,7 +240,16 @@ export const taskTypes = z.object({
       maxAttempts: z.int(),
       timeoutMs: z.int(),
       isolation: z.enum(['loop', 'thread']).optional(),
+      keepLogs: z.boolean().optional().describe('Whether log lines of attempts that succeed are kept too.'),
       retry: z.object({ maxAttempts: z.int(), firstDelayMs: z.int(), maxDelayMs: z.int() }).optional(),
+      concurrency: z
+        .object({ limit: z.int(), key: z.string().optional() })
+        .optional()
+        .describe('Tasks of the type that run at once, in the whole fleet; per value of a member of the input.'),
+      rate: z
+        .object({ limit: z.int(), perMs: z.int(), key: z.string().optional() })
+        .optional()
+        .describe('Tasks of the type that start within so many milliseconds, in the whole fleet.'),
       inputSchema: z
         .record(z.string(), z.unknown())
         .optional()
@@ -176,9 +258,4 @@ export const taskTypes = z.object({
       announcedAt: instant,
     }),
   ),
-});
-
-/** Queues. */
-export const queues = z.object({
-  items: z.array(z.object({ name: z.string(), taskTypes: z.array(z.string()) })),
 });

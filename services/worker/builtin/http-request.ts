@@ -1,11 +1,11 @@
 /** The built-in type `http.request`: a task that calls a URL, so that a service in any language can be the worker. */
 import { z } from 'zod';
 import { WarrenError } from '../../../shared/errors/warren-error.ts';
+import { allowHosts } from '../../../shared/http/allowed-hosts.ts';
 import { defineTask } from '../../../shared/tasks/define-task.ts';
 import type { TaskContext, TaskType } from '../../../shared/tasks/define-task.ts';
 import { NonRetryable, RetryAfter } from '../../../shared/tasks/handler-errors.ts';
 import type { Clock } from '../../../shared/time/clock.ts';
-import { allowHosts } from './allowed-hosts.ts';
 
 /** How `http.request` may call. */
 export interface HttpRequestOptions {

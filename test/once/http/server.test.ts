@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { z } from 'zod';
 import type { Token } from '../../../shared/config/format.ts';
@@ -211,6 +212,17 @@ describe('addresses', () => {
     });
   });
 
+  test('the reference page lets a browser load nothing and run nothing', async () => {
+    const { status, headers, body } = await send(`${await serve()}/reference`);
+    expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
+    expect(headers['content-security-policy']).toMatch(
+      /^default-src 'none'; style-src 'sha256-[\w+/]+=*'; base-uri 'none'; /,
+    );
+    const style = /<style>([\s\S]*)<\/style>/.exec(body)?.[1] ?? '';
+    expect(headers['content-security-policy']).toContain(createHash('sha256').update(style).digest('base64'));
+    expect(body).toContain('<code>POST /v1/things</code>');
+  });
+
   test('health and metrics are there, and requests are counted by route', async () => {
     const url = await serve({ host: '0.0.0.0', tokens: TOKENS });
     expect((await send(`${url}/livez`)).status).toBe(200);
@@ -278,6 +290,7 @@ describe('beyond loopback', () => {
     const url = await serve({ host: '0.0.0.0', tokens: TOKENS });
     for (const path of [
       '/openapi.json',
+      '/reference',
       '/v1/things/019a0000-0000-7000-8000-000000000000',
       '/v1/things',
       '/v1/nothing',

@@ -29,6 +29,28 @@ export const stubborn = defineTask({
   },
 });
 
+/** Sleeps for `ms` whatever its signal says, and may take as long as that. */
+export const deaf = defineTask({
+  name: 'fault.deaf',
+  input: z.strictObject({ ...journalled, ms: z.int() }),
+  run: async ({ journal, ms }, ctx) => {
+    note(journal, ctx, 'started');
+    await systemClock.sleep(ms);
+    note(journal, ctx, 'ended');
+  },
+});
+
+/** Never ends, and may take long. */
+export const spinner = defineTask({
+  name: 'fault.spinner',
+  input: z.strictObject(journalled),
+  isolation: 'thread',
+  run: ({ journal }, ctx) => {
+    note(journal, ctx, 'started');
+    for (;;);
+  },
+});
+
 /** Never ends, and lets nobody tell it anything. */
 export const blocker = defineTask({
   name: 'fault.blocker',

@@ -8,8 +8,8 @@ import { systemClock } from '../../../shared/time/clock.ts';
 export interface JournalEntry {
   readonly taskId: string;
   readonly attempt: number;
-  /** `ended`: the handler was through, whatever became of its settle. */
-  readonly event: 'started' | 'ended' | 'aborted';
+  /** `did`: something in between. `ended`: the handler was through, whatever became of its settle. */
+  readonly event: 'started' | 'did' | 'ended' | 'aborted';
   readonly pid: number;
   /** Wall clock of the process, in milliseconds since 1970. */
   readonly atMs: number;

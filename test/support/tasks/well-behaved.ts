@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { defineTask } from '../../../shared/tasks/define-task.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
+import { IS_LONG_RUN } from '../long-run.ts';
 import { journalled, note } from './journal.ts';
 
 /** Runs for `ms`, and fails in its first `failures` attempts (by attempt number). */
@@ -13,9 +14,12 @@ export const step = defineTask({
     ...journalled,
     ms: z.int().min(0).default(0),
     failures: z.int().min(0).default(0),
+    /** Whose it is. */
+    tenant: z.string().optional(),
   }),
   retry: { maxAttempts: 3, firstDelayMs: 50, maxDelayMs: 200 },
-  timeoutMs: 60_000,
+  // Some take as long as an outage, which is ten minutes in a long run.
+  timeoutMs: IS_LONG_RUN ? 900_000 : 60_000,
   run: async ({ journal, ms, failures }, ctx) => {
     note(journal, ctx, 'started');
     await systemClock.sleep(ms, ctx.signal);

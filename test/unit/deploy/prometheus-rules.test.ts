@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
-import { METRICS } from '../../../shared/observability/metrics.ts';
+import { METRICS } from '../../../shared/observability/metrics-declared.ts';
 import { listFiles, readSource, ROOT } from '../../support/source-files.ts';
 import { promtool, testWith } from '../../support/tools.ts';
 

@@ -76,7 +76,13 @@ describe('outcomes', () => {
       run: () => undefined,
     });
     expect(await open.run(broken, 1)).toMatchObject({ kind: 'failed', reason: 'invalid_input', retryable: false });
-    const attempt = { type: typeOf(() => 1), taskId: newId(), attempt: 1, input: Buffer.from('{nope') };
+    const attempt = {
+      type: typeOf(() => 1),
+      taskId: newId(),
+      attempt: 1,
+      claimId: newId(),
+      input: Buffer.from('{nope'),
+    };
     expect(await open.runner.run(attempt)).toMatchObject({ kind: 'failed', reason: 'invalid_input' });
   });
 
@@ -388,7 +394,7 @@ describe('the context', () => {
       log.info('said by a handler');
       return [attempt, fencingToken, Object.keys(rest).includes('taskId')];
     });
-    const outcome = await open.runner.run({ type, taskId, attempt: 3, input: Buffer.from('null') });
+    const outcome = await open.runner.run({ type, taskId, attempt: 3, claimId: newId(), input: Buffer.from('null') });
     expect(outcome).toEqual({ kind: 'succeeded', result: Buffer.from('[3,3,true]') });
     expect(open.progress).toMatchObject([{ taskId, fraction: 0 }, { fraction: 0.5, step: 'half' }, { fraction: 1 }]);
     expect(open.progress[2]?.step).toHaveLength(200);

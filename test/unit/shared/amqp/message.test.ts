@@ -2,11 +2,11 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import {
   encodeInvitation,
-  isStorableText,
   parseInstant,
   parseInvitation,
   parseSubmissionHeaders,
 } from '../../../../shared/amqp/message.ts';
+import { isStorableText } from '../../../../shared/text/storable.ts';
 
 const TASK_ID = '01930000-0000-7000-8000-000000000001';
 
@@ -120,6 +120,13 @@ describe('the headers of a submission', () => {
     ['warren-tags', ['a\u0000'], 'text-invalid'],
     ['warren-business-key', 'a\u0000b', 'text-invalid'],
     ['warren-business-key', 'x'.repeat(201), 'field-invalid'],
+    ['warren-business-key', '😀'.repeat(201), 'field-invalid'],
+    ['warren-unique-key', '', 'field-invalid'],
+    ['warren-unique-key', 'a\u0000b', 'text-invalid'],
+    ['warren-unique-while', 'running', 'field-invalid'],
+    ['warren-unique-within-ms', '5', 'field-invalid'],
+    ['warren-unique-within-ms', 0, 'field-invalid'],
+    ['warren-on-conflict', 'constructor', 'field-invalid'],
   ])('are refused with %s = %j: %s', (name, value, code) => {
     expect(parseSubmissionHeaders({ [name]: value })).toMatchObject({ ok: false, fault: { field: name, code } });
   });
@@ -127,6 +134,18 @@ describe('the headers of a submission', () => {
   test('are refused with a delay and an instant at once', () => {
     const headers = { 'warren-delay-ms': 1, 'warren-run-at': '2030-01-01T00:00:00Z' };
     expect(parseSubmissionHeaders(headers)).toMatchObject({ ok: false, fault: { field: 'warren-run-at' } });
+  });
+
+  test('of uniqueness need a key, and one way to hold it', () => {
+    expect(parseSubmissionHeaders({ 'warren-unique-key': 'a', 'warren-unique-within-ms': 5 })).toEqual({
+      ok: true,
+      values: { uniqueKey: 'a', uniqueWithinMs: 5 },
+    });
+    const both = { 'warren-unique-key': 'a', 'warren-unique-while': 'waiting', 'warren-unique-within-ms': 5 };
+    expect(parseSubmissionHeaders(both)).toMatchObject({ ok: false, fault: { field: 'warren-unique-within-ms' } });
+    for (const alone of [{ 'warren-unique-while': 'waiting' }, { 'warren-on-conflict': 'reject' }]) {
+      expect(parseSubmissionHeaders(alone)).toMatchObject({ ok: false, fault: { field: 'warren-unique-key' } });
+    }
   });
 
   test('are refused beyond 16 KiB, foreign ones included, and however deep', () => {

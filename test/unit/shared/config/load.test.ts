@@ -230,3 +230,31 @@ test('every setting is documented with its unit and has a variable of its own', 
   }
   expect(renderConfigReference()).toContain('| `amqp.urls` | `AMQP_URL` or `AMQP_URL_FILE` |');
 });
+
+test('a store of files is configured whole or not at all, and beyond loopback its links need a secret', () => {
+  expect(faultsOf({ env: { WARREN_FILES_STORE: 'fs' } })).toEqual([
+    'files.directory must name a folder when files.store is fs',
+  ]);
+  expect(faultsOf({ env: { WARREN_FILES_STORE: 's3', WARREN_FILES_S3_ACCESS_KEY_ID: 'id' } })).toEqual([
+    'files.s3Bucket must name a bucket when files.store is s3',
+    'files.s3AccessKeyId and files.s3SecretAccessKey must be given together',
+  ]);
+  const env = {
+    WARREN_FILES_STORE: 'fs',
+    WARREN_FILES_DIRECTORY: '/srv/files',
+    WARREN_HTTP_HOST: '0.0.0.0',
+    WARREN_TOKENS: JSON.stringify(TOKENS),
+  };
+  expect(faultsOf({ user: 'producer', env })).toEqual([
+    'files.linkSecret must be given when http.host is not loopback: it keeps strangers from making links',
+  ]);
+  expect(faultsOf({ user: 'worker', env })).toEqual([]);
+  const secret = 'a-secret-of-a-test-long-enough-to-be-one';
+  expect(faultsOf({ user: 'producer', env: { ...env, WARREN_FILES_LINK_SECRET: secret } })).toEqual([]);
+  const [short = ''] = faultsOf({ env: { WARREN_FILES_LINK_SECRET: 'short-secret' } });
+  expect(short).toContain('files.linkSecret must be 32 to 512');
+  expect(short).not.toContain('short-secret');
+  expect(faultsOf({ env: { WARREN_FILES_STORE: 'fs', WARREN_FILES_DIRECTORY: 'relative/path' } })[0]).toContain(
+    'must be an absolute path',
+  );
+});

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { evidenceOf } from '../../../../shared/dead-letters/evidence.ts';
+import { evidenceKeyOf, evidenceOf, messageKeyOf } from '../../../../shared/dead-letters/evidence.ts';
 import type { DeadMessage } from '../../../../shared/dead-letters/evidence.ts';
 
 const aMessage = (changes: Partial<DeadMessage> = {}): DeadMessage => ({
@@ -10,15 +10,14 @@ const aMessage = (changes: Partial<DeadMessage> = {}): DeadMessage => ({
   headers: { a: 1, 'x-death': [{ reason: 'rejected', count: 1 }] },
   ...changes,
 });
-const keyOf = (changes: Partial<DeadMessage>): string => evidenceOf(aMessage(changes)).key.toString('hex');
+const keyOf = (changes: Partial<DeadMessage>): string => evidenceKeyOf(aMessage(changes)).toString('hex');
 
 describe('evidence', () => {
   test('keeps properties, headers and x-death apart', () => {
-    const { properties, headers, xDeath, key } = evidenceOf(aMessage());
+    const { properties, headers, xDeath } = evidenceOf(aMessage());
     expect(JSON.parse(properties)).toEqual({ messageId: 'm', priority: 4 });
     expect(JSON.parse(headers)).toEqual({ a: 1 });
     expect(JSON.parse(xDeath ?? '')).toEqual([{ reason: 'rejected', count: 1 }]);
-    expect(key).toHaveLength(32);
   });
 
   test('has no x-death where there is none', () => {
@@ -49,5 +48,34 @@ describe('the key', () => {
     ['absence of x-death', { headers: { a: 1 } }],
   ])('differs by %s', (_what, changes) => {
     expect(keyOf(changes)).not.toBe(keyOf({}));
+  });
+});
+
+describe('the key of a message with an id', () => {
+  const keyOfMessage = (changes: Partial<DeadMessage>): string | undefined =>
+    messageKeyOf(aMessage(changes))?.toString('hex');
+
+  test('says nothing of when and how often it died', () => {
+    const again = {
+      a: 1,
+      'x-death': [{ reason: 'rejected', count: 2 }],
+      'x-first-death-queue': 'q',
+      'x-last-death-reason': 'r',
+    };
+    expect(keyOfMessage({ headers: again })).toBe(keyOfMessage({}));
+    expect(keyOfMessage({ headers: { ...again, 'x-delivery-count': 1 } })).toBe(keyOfMessage({}));
+  });
+
+  test.each<[string, Partial<DeadMessage>]>([
+    ['body', { body: Buffer.from('c') }],
+    ['id', { properties: { messageId: 'n', priority: 4 } }],
+    ['headers of its publisher', { headers: { a: 2 } }],
+    ['way back from a letter', { headers: { a: 1, 'x-replay-of': 'l' } }],
+  ])('differs by its %s', (_what, changes) => {
+    expect(keyOfMessage(changes)).not.toBe(keyOfMessage({}));
+  });
+
+  test.each([undefined, ''])('is absent without an id', (messageId) => {
+    expect(keyOfMessage({ properties: { messageId } })).toBeUndefined();
   });
 });

@@ -1,11 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from '@jest/globals';
-import {
-  METRICS,
-  createMetrics,
-  listMetrics,
-  renderMetricsReference,
-} from '../../../../shared/observability/metrics.ts';
+import { METRICS } from '../../../../shared/observability/metrics-declared.ts';
+import { createMetrics, listMetrics, renderMetricsReference } from '../../../../shared/observability/metrics.ts';
 import type { Metrics } from '../../../../shared/observability/metrics.ts';
 
 const make = (): Metrics => createMetrics({ service: 'worker', version: '1.2.3', withProcess: false });

@@ -15,7 +15,10 @@ const anyInput: KnownType = {
   maxAttempts: 5,
   timeoutMs: 1_000,
   isolation: 'loop',
+  keepLogs: false,
   retry: undefined,
+  concurrency: undefined,
+  rate: undefined,
   codeVersion: '',
   announcedAt: new Date(0),
   inputSchema: undefined,
@@ -106,6 +109,16 @@ describe('over HTTP', () => {
       maxAttempts: 1,
       tags: ['a', 'b'],
       businessKey: 'order 7',
+    });
+    expect(accepted(http(envelope(',"unique":{"key":"k"}'))).unique).toEqual({
+      key: 'k',
+      hold: { kind: 'unfinished' },
+      onConflict: 'return',
+    });
+    expect(accepted(http(envelope(',"throttle":{"key":"k","withinMs":5}'))).unique).toEqual({
+      key: 'k',
+      hold: { kind: 'window', withinMs: 5 },
+      onConflict: 'return',
     });
     // Delays are rows, not expirations of messages: what such a one could not hold is no limit.
     for (const delayMs of [0, 4_294_967_295, 4_294_967_296]) {
@@ -208,6 +221,19 @@ describe('over HTTP', () => {
     expect(isMiss(http(envelope(',"priority":10')))).toBe(false);
     expect(isMiss(http(envelope('')))).toBe(false);
   });
+});
+
+test.each([
+  [200, true],
+  [201, false],
+])('characters outside the basic plane count once at both doors: %i of them are %s', (length, isFine) => {
+  const text = '😀'.repeat(length);
+  const asked = {
+    http: http(envelope(`,"businessKey":"${text}"`)).kind,
+    amqp: amqp({ headers: { 'warren-business-key': text } }).kind,
+  };
+  const kind = isFine ? 'ok' : 'refused';
+  expect(asked).toEqual({ http: kind, amqp: kind });
 });
 
 describe('over AMQP', () => {
@@ -359,5 +385,70 @@ test('a message whose headers nobody can decode is refused: one of them may have
   expect(amqp({ properties: { [UNDECODED_HEADERS]: Buffer.from('F') } })).toMatchObject({
     kind: 'refused',
     faults: [{ code: 'field-invalid', field: 'headers', reason: 'cannot be decoded' }],
+  });
+});
+
+describe('who is to be told of the end', () => {
+  const okOf = (checked: CheckedSubmission): Submission => {
+    if (checked.kind !== 'ok') throw new Error(JSON.stringify(checked.faults));
+    return checked.submission;
+  };
+  const faultsIn = (checked: CheckedSubmission): readonly SubmissionFault[] =>
+    checked.kind === 'refused' ? checked.faults : [];
+  const asked = (webhook: unknown): CheckedSubmission =>
+    http(JSON.stringify({ type: 'mail.send', input: {}, webhook }));
+
+  test('a webhook is kept with the states that it wants, each once', () => {
+    expect(okOf(asked({ url: 'https://hooks.example.com/' })).callback).toEqual({
+      kind: 'webhook',
+      url: 'https://hooks.example.com/',
+    });
+    expect(okOf(asked({ url: 'https://x.example/', states: ['dead', 'expired', 'dead'] })).callback).toMatchObject({
+      states: ['dead', 'expired'],
+    });
+    expect(okOf(http('{"type":"mail.send","input":{}}')).callback).toBeUndefined();
+  });
+
+  test.each([
+    ['https://hooks.example.com/', 'webhook'],
+    [{}, 'webhook.url'],
+    [{ url: 'https://x.example/', states: [] }, 'webhook.states'],
+    [{ url: 'https://x.example/', states: ['running'] }, 'webhook.states[0]'],
+    [{ url: `https://x.example/${'x'.repeat(3_000)}` }, 'webhook.url'],
+  ])('%j is refused at %s', (webhook, field) => {
+    expect(faultsIn(asked(webhook)).map((fault) => fault.field)).toEqual([field]);
+  });
+
+  test('a publisher that asks for it is told in its queue, about what it calls the message', () => {
+    const headers = { 'warren-reply-outcome': true };
+    const told = (properties: Record<string, unknown>): unknown => okOf(amqp({ headers, properties })).callback;
+    expect(told({ replyTo: 'mine', correlationId: 'c', messageId: 'm' })).toEqual({
+      kind: 'reply',
+      replyTo: 'mine',
+      correlationId: 'c',
+    });
+    expect(told({ replyTo: 'mine', messageId: 'm' })).toMatchObject({ correlationId: 'm' });
+    expect(told({ replyTo: 'mine' })).toEqual({ kind: 'reply', replyTo: 'mine' });
+    expect(okOf(amqp({ properties: { replyTo: 'mine' } })).callback).toBeUndefined();
+    expect(
+      okOf(amqp({ properties: { replyTo: 'mine' }, headers: { 'warren-reply-outcome': false } })).callback,
+    ).toBeUndefined();
+  });
+
+  test.each([
+    [{ 'warren-reply-outcome': true }, {}, 'reply_to'],
+    [{ 'warren-reply-outcome': true }, { replyTo: '' }, 'reply_to'],
+    [{ 'warren-reply-outcome': true }, { replyTo: 'x'.repeat(256) }, 'reply_to'],
+    [{ 'warren-reply-outcome': true }, { replyTo: 'a\u0000b' }, 'reply_to'],
+    [{ 'warren-reply-outcome': 'yes' }, { replyTo: 'mine' }, 'warren-reply-outcome'],
+  ])('headers %j with properties %j are refused at %s', (headers, properties, field) => {
+    expect(faultsIn(amqp({ headers, properties })).map((fault) => fault.field)).toEqual([field]);
+  });
+
+  test('a task that would have anything signed is refused at both doors', () => {
+    TYPES.set('warren.webhook', { ...anyInput, name: 'warren.webhook' });
+    expect(faultsIn(http('{"type":"warren.webhook","input":{}}'))).toMatchObject([{ field: 'type' }]);
+    expect(faultsIn(amqp({ routingKey: 'warren.webhook' }))).toMatchObject([{ field: 'routing key' }]);
+    TYPES.delete('warren.webhook');
   });
 });

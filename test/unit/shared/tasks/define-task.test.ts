@@ -15,6 +15,7 @@ test('what is left out gets the documented defaults, and the type is frozen', ()
     priority: 4,
     timeoutMs: 900_000,
     isolation: 'loop',
+    keepLogs: false,
     retry: { maxAttempts: 5, firstDelayMs: 1_000, maxDelayMs: 3_600_000 },
   });
   expect(Object.isFrozen(type)).toBe(true);
@@ -44,6 +45,7 @@ describe('each rule has its message', () => {
     ['timeoutMs', { timeoutMs: 2_592_000_001 }],
     ['timeoutMs', { timeoutMs: Number.NaN }],
     ['isolation', { isolation: 'process' }],
+    ['keepLogs', { keepLogs: 'yes' }],
     ['run', { run: 'x' }],
     ['input', { input: {} }],
     ['input', { input: { '~standard': { validate: 1 } } }],

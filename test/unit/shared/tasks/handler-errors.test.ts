@@ -10,6 +10,13 @@ test('the errors of handlers are read by name, also those of another copy of the
   expect(handlerSignalOf(open)).toEqual({ kind: 'deferred', delayMs: 9_000, why: 'breaker' });
 });
 
+test.each(['once-unknown', 'once-invalid'] as const)(
+  '%s is not tried again: a further attempt changes nothing',
+  (code) => {
+    expect(handlerSignalOf(new WarrenError(code, { key: 'charge' }))).toEqual({ kind: 'non_retryable' });
+  },
+);
+
 test.each([
   undefined,
   null,

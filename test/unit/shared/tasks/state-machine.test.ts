@@ -1,3 +1,4 @@
+import { findStatementFiles } from '../../../support/product-statements.ts';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from '@jest/globals';
@@ -67,24 +68,20 @@ describe('the states of a task', () => {
   });
 });
 
+const statements = (await findStatementFiles()).flatMap((file) => file.statements);
+
 /** Which states each statement writes to `tasks`, and from which. Beside every `update tasks` there is a guard of the state. */
-const STATEMENTS: readonly (readonly [
-  path: string,
-  name: string,
-  from: readonly TaskState[],
-  to: readonly TaskState[],
-])[] = [
-  ['services/worker/claims.sql.ts', 'claim_tasks', ['pending'], ['running']],
-  ['services/worker/claims.sql.ts', 'defer_unknown', ['pending'], ['scheduled']],
-  ['services/worker/settles.sql.ts', 'settle_succeeded', ['running'], ['succeeded']],
-  ['services/worker/leases.sql.ts', 'hand_back_claims', ['running'], ['pending']],
+const STATEMENTS: readonly (readonly [name: string, from: readonly TaskState[], to: readonly TaskState[]])[] = [
+  ['claim_tasks', ['pending'], ['running']],
+  ['claim_restricted', ['pending'], ['running']],
+  ['defer_unknown', ['pending'], ['scheduled']],
+  ['settle_succeeded', ['running'], ['succeeded']],
+  ['hand_back_claims', ['running'], ['pending']],
 ];
 
 describe('the statements', () => {
-  test.each(STATEMENTS)('%s: %s moves tasks along those ways', async (path, name, from, to) => {
-    const text = await source(path);
-    const start = text.indexOf(`name: '${name}'`);
-    const statement = text.slice(start, text.indexOf('`,', start));
+  test.each(STATEMENTS)('%s moves tasks along those ways', (name, from, to) => {
+    const statement = statements.find((each) => each.name === name)?.text ?? '';
     for (const before of from) {
       expect(statement).toContain(`state = '${before}'`);
       for (const after of to) {

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { allowHosts } from '../../../../../services/worker/builtin/allowed-hosts.ts';
+import { allowHosts } from '../../../../../shared/http/allowed-hosts.ts';
 import { createHttpRequestType, retryAfterMs } from '../../../../../services/worker/builtin/http-request.ts';
 import { newId } from '../../../../../shared/tasks/ids.ts';
 import type { Outcome } from '../../../../../shared/tasks/outcome.ts';

@@ -1,0 +1,68 @@
+/** The statements that remove by age what is not a task: at most 500 rows each call, oldest first. */
+import { sql, statement } from '../../shared/postgres/statement.ts';
+
+/**
+ * Letters that were closed `$1` milliseconds ago, with what they are searched by and the inputs that were mended. One whose task
+ * is dead still waits for it: a death without a letter would be a fault. Index: dead_letters_closed.
+ */
+export const sweepLetters = statement<[keptMs: number]>()({
+  name: 'sweep_letters',
+  text: sql`
+    with old as (
+      select l.id
+        from dead_letters l
+       where l.closed_at < clock_timestamp() - $1::float8 * interval '1 ms'
+         and not exists (select from tasks t where t.id = l.task_id and t.state = 'dead')
+       order by l.closed_at
+       limit 500
+         for update of l skip locked
+    ), facts_gone as (
+      delete from letter_facts f using old o where f.letter_id = o.id
+    ), inputs_gone as (
+      delete from mended_inputs m using old o where m.letter_id = o.id
+    )
+    delete from dead_letters l using old o where l.id = o.id returning l.id`,
+  columns: { id: 'uuid' },
+});
+
+/** Items of replays that ended `$1` milliseconds ago, and the replays without any. Index: replays_finished. */
+export const sweepReplays = statement<[keptMs: number]>()({
+  name: 'sweep_replays',
+  text: sql`
+    with old as materialized (
+      select id from replays
+       where finished_at < clock_timestamp() - $1::float8 * interval '1 ms'
+       order by finished_at
+       limit 50
+         for update skip locked
+    ), items as materialized (
+      select i.replay_id, i.n
+        from old o
+        cross join lateral (
+          select replay_id, n from replay_items r where r.replay_id = o.id order by n limit 500
+        ) i
+       limit 500
+    ), items_gone as (
+      delete from replay_items i using items k where i.replay_id = k.replay_id and i.n = k.n returning i.replay_id
+    ), replays_gone as (
+      delete from replays r
+       using old o
+       where r.id = o.id and not exists (select from replay_items i where i.replay_id = o.id)
+      returning r.id
+    )
+    select replay_id as id from items_gone union all select id from replays_gone`,
+  columns: { id: 'uuid?' },
+});
+
+/** Counts of letters by hour of groups, older than `$1` milliseconds. Index: failure_group_hours_hour. */
+export const sweepGroupHours = statement<[keptMs: number]>()({
+  name: 'sweep_group_hours',
+  text: sql`
+    delete from failure_group_hours
+     where ctid = any(array(
+       select ctid from failure_group_hours
+        where hour < floor((extract(epoch from clock_timestamp()) * 1000 - $1::float8) / 3600000)
+        order by hour limit 500))
+    returning hour`,
+  columns: { hour: 'int4' },
+});
