@@ -64,7 +64,7 @@ export async function runDevFleet(context: CommandContext, options: DevOptions):
   // Workers stop first, so that what they hand back is still published by those below.
   const fleet = inOrder(
     services.map(([name, { part }]): NamedPart => ({ name, part })),
-    log,
+    { clock: io.clock, log },
   );
   await fleet.start();
   try {

@@ -130,7 +130,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       { name: 'type catalog', part: catalog },
       ...backbone.parts,
     ],
-    log,
+    { clock, log },
   );
   return await Promise.resolve({ part, describe: () => ({ address: http.url }) });
 }

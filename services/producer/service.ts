@@ -254,7 +254,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       },
       ...backbone.parts,
     ],
-    log,
+    { clock, log },
   );
   return { part, describe: () => ({ address: http.url }) };
 }

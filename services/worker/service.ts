@@ -268,7 +268,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       },
       ...backbone.parts,
     ],
-    log,
+    { clock, log },
   );
   return {
     part,

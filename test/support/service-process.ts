@@ -19,6 +19,8 @@ export interface Ended {
   readonly code: number | string;
   /** Milliseconds from the call that asked for it. */
   readonly afterMs: number;
+  /** The errors that it logged on the way, so that a test that fails says why. */
+  readonly errors: readonly LogLine[];
 }
 
 const ROOT = findRoot();
@@ -141,9 +143,11 @@ export class ServiceProcess {
   /** SIGTERM, and waits for the end. */
   async terminate(): Promise<Ended> {
     const startMs = systemClock.monotonicMs();
+    const linesBefore = this.lines.length;
     this.#child.kill('SIGTERM');
     const code = await this.exited;
-    return { code, afterMs: systemClock.monotonicMs() - startMs };
+    const errors = this.lines.slice(linesBefore).filter(({ level }) => level === 'error');
+    return { code, afterMs: systemClock.monotonicMs() - startMs, errors };
   }
 
   /** The last lines of its log, for a failure. */

@@ -48,7 +48,7 @@ export async function openWork({
   });
   const metrics = createMetrics({ service: 'test', version: '', withProcess: false });
   const backbone = createBackbone({ ...partDeps, config, metrics }, { service: 'test', queues: () => queues });
-  const part = inOrder(backbone.parts, partDeps.log);
+  const part = inOrder(backbone.parts, partDeps);
   await part.start();
   await backbone.topology.whenApplied(AbortSignal.timeout(30_000));
   await eventually(() => {

@@ -44,7 +44,7 @@ function noted(
 describe('parts in order', () => {
   test('start from the bottom and stop from the top', async () => {
     const events: string[] = [];
-    const part = inOrder([noted(events, 'top'), noted(events, 'bottom')], silentLogger);
+    const part = inOrder([noted(events, 'top'), noted(events, 'bottom')], deps);
     await part.stop(soon());
     await part.start();
     await part.start();
@@ -58,7 +58,7 @@ describe('parts in order', () => {
     const fault = new WarrenError('database-unavailable');
     const part = inOrder(
       [noted(events, 'top'), noted(events, 'middle', { start: fault }), noted(events, 'bottom')],
-      silentLogger,
+      deps,
     );
     await expect(part.start()).rejects.toBe(fault);
     expect(events).toEqual(['bottom up', 'middle up', 'middle down', 'bottom down']);
@@ -69,12 +69,26 @@ describe('parts in order', () => {
     const lines: LoggedLine[] = [];
     const part = inOrder(
       [noted(events, 'top', { stop: new WarrenError('database-unavailable') }), noted(events, 'bottom')],
-      listLogger(lines),
+      { ...deps, log: listLogger(lines) },
     );
     await part.start();
     await part.stop(soon());
     expect(events.slice(2)).toEqual(['top down', 'bottom down']);
     expect(lines).toMatchObject([{ level: 'error', fields: { part: 'top' } }]);
+  });
+
+  test('stop all of them although one never ends to stop, and say which', async () => {
+    const events: string[] = [];
+    const lines: LoggedLine[] = [];
+    const stuck: Part = { start: async () => await Promise.resolve(), stop: never };
+    const part = inOrder([noted(events, 'top'), { name: 'stuck', part: stuck }, noted(events, 'bottom')], {
+      ...deps,
+      log: listLogger(lines),
+    });
+    await part.start();
+    await part.stop(systemClock.monotonicMs() - 1_000);
+    expect(events.slice(2)).toEqual(['top down', 'bottom down']);
+    expect(lines).toMatchObject([{ level: 'error', message: 'part did not stop in time', fields: { part: 'stuck' } }]);
   });
 
   test('start nothing more once they are stopped half-way up', async () => {
@@ -84,7 +98,7 @@ describe('parts in order', () => {
       start: async () => await new Promise<void>((resolve) => (reach = resolve)),
       stop: async () => await Promise.resolve(),
     };
-    const part = inOrder([noted(events, 'top'), { name: 'slow', part: slow }, noted(events, 'bottom')], silentLogger);
+    const part = inOrder([noted(events, 'top'), { name: 'slow', part: slow }, noted(events, 'bottom')], deps);
     const starting = part.start();
     await eventually(() => expect(events).toEqual(['bottom up']), { everyMs: 1 });
     await part.stop(soon());
