@@ -10,16 +10,15 @@ export interface NamedPart {
   readonly part: Part;
 }
 
-/** Milliseconds beyond the deadline that the parts share, for saying goodbye. */
-const OVERRUN_MS = 1_000;
-/** Milliseconds that each part gets even after that: most have nothing left to do. */
-const LEAST_MS = 50;
+/** Milliseconds beyond the deadline that parts get to say goodbye, and at least that once it has passed. */
+const OVERRUN_MS = 800;
 
 /**
  * One part made of many. The list goes from where work enters down to what all stand on: it is started from the
  * bottom and stopped from the top, so that nothing loses what it stands on. A part that fails to start stops those already
  * started and is rethrown; one that fails to stop, or that is not done a moment after the deadline, is logged and
- * does not keep the others from stopping.
+ * does not keep the others from stopping. Once the deadline has passed nothing waits for anything any more, and the rest stops at
+ * once: one after the other, each would wait for its turn on a machine that is starved already.
  */
 export function inOrder(parts: readonly NamedPart[], deps: { readonly clock: Clock; readonly log: Logger }): Part {
   const { clock, log } = deps;
@@ -30,19 +29,24 @@ export function inOrder(parts: readonly NamedPart[], deps: { readonly clock: Clo
     stops += 1;
     const stopping = started.toReversed();
     started = [];
-    for (const { name, part } of stopping) {
-      const race = new AbortController();
-      const leftMs = Math.max(deadlineMs + OVERRUN_MS - clock.monotonicMs(), LEAST_MS);
-      const late = clock.sleep(leftMs, race.signal).then(() => 'late' as const);
-      try {
-        if ((await Promise.race([part.stop(deadlineMs), late])) === 'late') {
-          log.error('part did not stop in time', { part: name, hint: 'the process ends without it' });
-        }
-      } catch (thrown) {
-        log.error('part failed to stop', { part: name, err: toError(thrown) });
+    while (stopping.length > 0 && clock.monotonicMs() < deadlineMs) await stopOne(stopping.shift(), deadlineMs);
+    await Promise.all(stopping.map(async (named) => await stopOne(named, deadlineMs)));
+  }
+
+  async function stopOne(named: NamedPart | undefined, deadlineMs: number): Promise<void> {
+    if (named === undefined) return;
+    const { name, part } = named;
+    const race = new AbortController();
+    const lateAtMs = Math.max(deadlineMs, clock.monotonicMs()) + OVERRUN_MS;
+    const late = clock.sleep(lateAtMs - clock.monotonicMs(), race.signal).then(() => 'late' as const);
+    try {
+      if ((await Promise.race([part.stop(deadlineMs), late])) === 'late') {
+        log.warn('part did not stop in time', { part: name, hint: 'the process ends without it' });
       }
-      race.abort();
+    } catch (thrown) {
+      log.error('part failed to stop', { part: name, err: toError(thrown) });
     }
+    race.abort();
   }
 
   return {
