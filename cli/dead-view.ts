@@ -4,7 +4,7 @@ import type { CommandContext } from './context.ts';
 import { escapeLines, escapeText } from './escape.ts';
 import { renderLogs } from './history-view.ts';
 import { renderAge, renderFields, renderInstant, renderTable, stateCell } from './render.ts';
-import { renderAttempts, renderError, shortenText } from './task-view.ts';
+import { renderFile, renderAttempts, renderError, shortenText } from './task-view.ts';
 import { numberAt, rawMember, textAt, textsAt, viewAt, viewsAt } from './view.ts';
 import type { View } from './view.ts';
 
@@ -63,6 +63,7 @@ export function renderDeadLetter(answer: ApiAnswer, context: CommandContext): st
       ['deaths', renderDeaths(viewsAt(letter, 'letters'))],
       ['replays', renderLetterReplays(viewsAt(letter, 'replays'))],
       ['input', json('input')],
+      ['whole input', renderFile(viewAt(letter, 'task') ?? {}, 'inputFile')],
       ['input before', json('originalInput')],
       ['body', shortenText(textAt(letter, 'text') ?? textAt(letter, 'body'))],
       ['body bytes', numberAt(letter, 'bodyBytes')?.toString()],

@@ -59,8 +59,9 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
         ['dead letter', textAt(task, 'deadLetterId')],
         ['error', errorCell(lastErrorOf(task))],
         ['input', json('input')],
+        ['whole input', renderFile(task, 'inputFile')],
         ['result', json('result')],
-        ['result file', renderResultFile(task)],
+        ['result file', renderFile(task, 'resultFile')],
       ],
       paint,
     ) + renderAttempts(viewsAt(task, 'attempts'), { io, paint })
@@ -163,8 +164,9 @@ function errorCell(error: View | undefined): { readonly text: string; readonly p
   return text === undefined ? undefined : { text, paint: 'red' };
 }
 
-function renderResultFile(task: View): string | undefined {
-  const file = viewAt(task, 'resultFile');
+/** How large a file of a task is, and how to get it. */
+export function renderFile(task: View, name: 'inputFile' | 'resultFile'): string | undefined {
+  const file = viewAt(task, name);
   if (file === undefined) return undefined;
   return `${numberAt(file, 'bytes') ?? 0} bytes; warren task download ${textAt(task, 'id') ?? ''} ${textAt(file, 'id') ?? ''} -o FILE`;
 }

@@ -77,7 +77,10 @@ export interface Task<Result = unknown> {
   readonly cancelRequestedAt?: string;
   readonly deadLetterId?: string;
   readonly attempts: readonly Attempt[];
+  /** As it was sent; with an `inputFile` an outline of it. */
   readonly input: Readonly<Record<string, unknown>>;
+  /** Where the whole input is, where it is too large to stand here. */
+  readonly inputFile?: { readonly id: string; readonly bytes: number; readonly sha256: string; readonly link: string };
   readonly result?: Result;
   /** What the handler returned, where it is too large to stand here; `result(id)` reads it. */
   readonly resultFile?: {

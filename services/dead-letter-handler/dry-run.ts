@@ -5,6 +5,8 @@ import { encodeParameter } from '../../shared/postgres/statement.ts';
 import { renderWithRaw } from '../../shared/tasks/json.ts';
 import type { Clock } from '../../shared/time/clock.ts';
 import { createMend } from './mend.ts';
+import { mendWhole } from './mend-whole.ts';
+import type { MendWholeDeps } from './mend-whole.ts';
 import type { Mend, Mended } from './mend.ts';
 import { checkReplay } from './replays.ts';
 import type { NewReplay, ReplaysDeps } from './replays.ts';
@@ -15,7 +17,7 @@ import { conditionFor } from './selection.ts';
 import type { Selection } from './selection.ts';
 
 /** What a dry run needs. */
-export interface DryRunDeps extends ReplaysDeps {
+export interface DryRunDeps extends ReplaysDeps, MendWholeDeps {
   readonly clock: Clock;
   readonly replayer: Pick<Replayer, 'destinationOf'>;
 }
@@ -31,6 +33,7 @@ interface Letter {
   readonly type: string | null;
   readonly task_state: string | null;
   readonly input: Buffer | null;
+  readonly input_file: string | null;
 }
 
 const PER_PAGE = 2_000;
@@ -54,7 +57,7 @@ export async function dryRun(asked: NewReplay, deps: DryRunDeps): Promise<string
   for (;;) {
     const most = mend === undefined ? PER_PAGE : MENDED_PER_PAGE;
     const letters = await readLetters(asked.selection, { deps, after, most, withInput: mend !== undefined });
-    for (const letter of letters) found.add(letter, judge(letter, { asked, mend, deps }));
+    for (const letter of letters) found.add(letter, await judge(letter, { asked, mend, deps }), deps);
     after = letters.at(-1)?.id ?? after;
     if (letters.length < most) return found.render(false);
     if (clock.monotonicMs() - startedMs > LONGEST_MS) return found.render(true);
@@ -75,15 +78,15 @@ type Verdict = Extract<Mended, { readonly kind: 'skip' }> | { readonly kind: 'ok
 
 const skip = (code: SkipCode, why: string): Verdict => ({ kind: 'skip', code, why });
 
-function judge(
+async function judge(
   letter: Letter,
   { asked, mend, deps }: { readonly asked: NewReplay; readonly mend: Mend | undefined; readonly deps: DryRunDeps },
-): Verdict {
+): Promise<Verdict> {
   if (letter.state !== 'open') return skip('closed', `it is ${letter.state}`);
   if (letter.kind === 'task') {
     if (letter.task_state !== 'dead') return skip('gone', 'its task is not dead');
     if (mend === undefined || letter.input === null || letter.type === null) return { kind: 'ok' };
-    return mend(letter.input, letter.type);
+    return await mendWhole(mend, { type: letter.type, input: letter.input, inputFile: letter.input_file }, deps);
   }
   if (mend !== undefined || asked.queue !== undefined || asked.priority !== undefined) {
     return skip('not-a-task', 'it never was a task');
@@ -103,7 +106,7 @@ class Findings {
   readonly #skipped = new Map<SkipCode, Map<string, number>>();
   readonly #samples: string[] = [];
 
-  add(letter: Letter, verdict: Verdict): void {
+  add(letter: Letter, verdict: Verdict, { inputs }: MendWholeDeps): void {
     this.#letters += 1;
     if (verdict.kind === 'skip') {
       const reasons = this.#skipped.get(verdict.code) ?? new Map<string, number>();
@@ -115,7 +118,9 @@ class Findings {
     this.#replayed += 1;
     if (this.#samples.length >= MOST_SAMPLES) return;
     const { id: letterId, task_id: taskId, kind, type, input } = letter;
-    const raw = verdict.input === undefined ? {} : { before: input ?? undefined, after: verdict.input };
+    const { input: mended } = verdict;
+    const after = mended !== undefined && inputs.isLarge(mended) ? inputs.outline(mended) : mended;
+    const raw = after === undefined ? {} : { before: input ?? undefined, after };
     this.#samples.push(renderWithRaw({ letterId, taskId, kind, type }, raw));
   }
 

@@ -36,10 +36,12 @@ export const readLetter = statement<[id: string]>()({
 export const readLetterTask = statement<[id: string]>()({
   name: 'read_letter_task',
   text: sql`
-    select id, state::text as state, type, queue, priority, generation, attempt, failures, lost_attempts, max_attempts,
-           accepted_at, deadline, business_key, external_id, publisher, correlation_id, tags, input
-      from tasks
-     where id = $1::uuid`,
+    select t.id, t.state::text as state, t.type, t.queue, t.priority, t.generation, t.attempt, t.failures, t.lost_attempts, t.max_attempts,
+           t.accepted_at, t.deadline, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags, t.input,
+           f.id as input_file, f.bytes as input_file_bytes, f.sha256 as input_file_sha256
+      from tasks t
+      left join files f on f.id = t.input_file and f.doomed_at is null
+     where t.id = $1::uuid`,
   columns: {
     id: 'uuid',
     state: 'text',
@@ -59,6 +61,9 @@ export const readLetterTask = statement<[id: string]>()({
     correlation_id: 'text?',
     tags: 'text[]?',
     input: 'bytea',
+    input_file: 'uuid?',
+    input_file_bytes: 'int8?',
+    input_file_sha256: 'bytea?',
   },
 });
 

@@ -105,7 +105,20 @@ function taskOf(task: Omit<RowOf<typeof readLetterTask.columns>, 'input'>): Reco
     publisher: task.publisher,
     correlationId: task.correlation_id,
     tags: task.tags ?? [],
+    ...inputFileOf(task),
   };
+}
+
+/** Where the whole input is, of which an outline is shown; the producer gives links. */
+function inputFileOf({
+  id: taskId,
+  input_file: id,
+  input_file_bytes: bytes,
+  input_file_sha256: sha256,
+}: Omit<RowOf<typeof readLetterTask.columns>, 'input'>): Record<string, unknown> {
+  if (id === null) return {};
+  const link = `/v1/tasks/${taskId}/files/${id}/link`;
+  return { inputFile: { id, bytes: Number(bytes), sha256: sha256?.toString('hex'), link } };
 }
 
 async function listAttempts(db: Queryable, taskId: string): Promise<readonly Record<string, unknown>[]> {

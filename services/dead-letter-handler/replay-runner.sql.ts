@@ -74,7 +74,8 @@ export const putReplayOff = statement<[id: string, version: number, delayMs: num
 export const readBatch = statement<[id: string, from: number, to: number, withInput: boolean]>()({
   name: 'read_replay_batch',
   text: sql`
-    select i.n, i.letter_id, l.kind, l.state as letter_state, l.reason, l.exchange, l.routing_key, t.type, t.input
+    select i.n, i.letter_id, l.kind, l.state as letter_state, l.reason, l.exchange, l.routing_key, t.type, t.id as task_id,
+           t.input, t.input_file
       from replay_items i
       left join dead_letters l on l.id = i.letter_id
       left join tasks t on $4::bool and t.id = l.task_id and t.state = 'dead'
@@ -89,7 +90,9 @@ export const readBatch = statement<[id: string, from: number, to: number, withIn
     exchange: 'text?',
     routing_key: 'text?',
     type: 'text?',
+    task_id: 'uuid?',
     input: 'bytea?',
+    input_file: 'uuid?',
   },
 });
 
@@ -108,6 +111,7 @@ export const sendItems = statement<
     next: number,
     numbers: readonly number[],
     inputs: readonly (Buffer | null)[],
+    inputFiles: readonly (string | null)[],
     concurrencyKeys: readonly (string | null)[],
     rateKeys: readonly (string | null)[],
     codes: readonly (string | null)[],
@@ -122,11 +126,11 @@ export const sendItems = statement<
        where id = $1::uuid and state = 'running' and next_n = $2::int4
          for no key update
     ), asked as materialized (
-      select r.id as replay_id, r.queue, r.priority, r.reason, r.created_by, r.wave, a.n, a.mended, a.concurrency_key, a.rate_key,
-             a.code, a.why, i.letter_id
+      select r.id as replay_id, r.queue, r.priority, r.reason, r.created_by, r.wave, a.n, a.mended, a.mended_file,
+             a.concurrency_key, a.rate_key, a.code, a.why, i.letter_id
         from replay r
-        cross join unnest($4::int4[], $5::bytea[], $6::text[], $7::text[], $8::text[], $9::text[])
-                     as a (n, mended, concurrency_key, rate_key, code, why)
+        cross join unnest($4::int4[], $5::bytea[], $6::uuid[], $7::text[], $8::text[], $9::text[], $10::text[])
+                     as a (n, mended, mended_file, concurrency_key, rate_key, code, why)
         join replay_items i on i.replay_id = r.id and i.n = a.n
        where i.state = 'waiting'
     ), letter_locked as materialized (
@@ -137,7 +141,7 @@ export const sendItems = statement<
        order by l.id
          for no key update of l
     ), task_locked as materialized (
-      select k.*, t.input, t.attempt
+      select k.*, t.input, t.input_file, t.attempt
         from letter_locked k
         join tasks t on t.id = k.task_id
        where t.state = 'dead'
@@ -152,14 +156,15 @@ export const sendItems = statement<
       returning k.*, l.group_id
     ), grouped as (${countOpen(sql`-1`, sql`letter`)}
     ), kept as (
-      insert into mended_inputs (letter_id, replay_id, input)
-      select letter_id, replay_id, input from letter where mended is not null
+      insert into mended_inputs (letter_id, replay_id, input, input_file)
+      select letter_id, replay_id, input, input_file from letter where mended is not null
     ), task as (
       update tasks t
          set state = 'pending', generation = t.generation + 1, failures = 0, lost_attempts = 0, lost_alone = 0,
              deadline = null, claim_id = null, run_at = null, finished_at = null, result = null, invited_at = clock_timestamp(),
              queue = coalesce(l.queue, t.queue), priority = coalesce(l.priority, t.priority),
              input = coalesce(l.mended, t.input),
+             input_file = case when l.mended is null then t.input_file else l.mended_file end,
              concurrency_key = case when l.mended is null then t.concurrency_key else l.concurrency_key end,
              rate_key = case when l.mended is null then t.rate_key else l.rate_key end
         from letter l

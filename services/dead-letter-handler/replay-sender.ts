@@ -12,15 +12,18 @@ import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
+import type { InputFile } from '../../shared/tasks/submission.ts';
 import { createMend } from './mend.ts';
 import type { Mend, MendDeps } from './mend.ts';
+import { mendWhole } from './mend-whole.ts';
+import type { MendWholeDeps } from './mend-whole.ts';
 import { beginItem, readBatch, sendItems } from './replay-runner.sql.ts';
 import type { lookAtReplay } from './replay-runner.sql.ts';
 import { isPassing } from './replayer.ts';
 import type { Replayer } from './replayer.ts';
 
 /** What sending needs. */
-export interface ReplaySenderDeps extends MendDeps {
+export interface ReplaySenderDeps extends MendDeps, MendWholeDeps {
   readonly db: Database;
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'replayed' | 'invitations'>;
@@ -73,6 +76,7 @@ export class ReplaySender {
           next,
           decided.map(({ n }) => n),
           decided.map(({ input }) => input ?? null),
+          decided.map(({ inputFile }) => inputFile?.id ?? null),
           decided.map(({ concurrencyKey }) => concurrencyKey ?? null),
           decided.map(({ rateKey }) => rateKey ?? null),
           decided.map(({ code }) => code ?? null),
@@ -102,7 +106,7 @@ export class ReplaySender {
     }
     const decided: Decided[] = [];
     for (const item of items) {
-      if (item.kind === null || item.kind === 'task') decided.push(decideTask(item, mend));
+      if (item.kind === null || item.kind === 'task') decided.push(await decideTask(item, mend, this.#deps));
       else {
         const skip = await this.#sendMessage(replay, item);
         if (skip !== undefined) decided.push({ n: item.n, ...skip });
@@ -148,19 +152,22 @@ export class ReplaySender {
 interface Decided {
   readonly n: number;
   readonly input?: Buffer;
+  readonly inputFile?: InputFile;
   readonly concurrencyKey?: string;
   readonly rateKey?: string;
   readonly code?: SkipCode;
   readonly why?: string;
 }
 
-function decideTask({ n, kind, type, input, letter_state: state }: Item, mend: Mend | undefined): Decided {
+async function decideTask(item: Item, mend: Mend | undefined, deps: MendWholeDeps): Promise<Decided> {
+  const { n, kind, type, task_id: taskId, input, input_file: inputFile, letter_state: state } = item;
   if (kind === null) return { n, code: 'gone' };
   if (state !== 'open') return { n, code: 'closed' };
   if (mend === undefined) return { n };
-  if (type === null || input === null) return { n, code: 'gone' };
-  const mended = mend(input, type);
+  if (type === null || taskId === null || input === null) return { n, code: 'gone' };
+  const mended = await mendWhole(mend, { type, input, inputFile }, deps);
   if (mended.kind === 'skip') return { n, code: mended.code, why: mended.why };
   const { kind: _ok, ...rest } = mended;
-  return { n, ...rest };
+  if (!deps.inputs.isLarge(mended.input)) return { n, ...rest };
+  return { n, ...rest, ...(await deps.inputs.keep(taskId, mended.input)) };
 }

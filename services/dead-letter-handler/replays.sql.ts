@@ -49,7 +49,7 @@ export const readSelectionText = (condition: Sql): Sql => sql`
     with chosen as materialized (${chosen(sql`l.id > $1::uuid and (${condition})`, sql`limit $2::int4`)}
     )
     select c.id, c.kind, c.state, c.reason, c.task_id, l.exchange, l.routing_key, coalesce(t.type, c.type) as type,
-           t.state::text as task_state, case when $3::bool then t.input end as input
+           t.state::text as task_state, case when $3::bool then t.input end as input, t.input_file
       from chosen c
       join dead_letters l on l.id = c.id
       left join tasks t on t.id = c.task_id

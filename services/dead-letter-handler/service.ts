@@ -4,6 +4,8 @@ import { DEFAULT_PUBLISHER, Publisher } from '../../shared/amqp/publisher.ts';
 import { exists } from '../../shared/amqp/topology-drift.ts';
 import { fingerprintOf } from '../../shared/dead-letters/fingerprint.ts';
 import { compileGroupRules } from '../../shared/dead-letters/group-rules.ts';
+import { InputStore } from '../../shared/tasks/input-store.ts';
+import { fileStorePart, openFileStore } from '../../shared/files/open-store.ts';
 import { HttpServer } from '../../shared/http/server.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
@@ -12,6 +14,7 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import { createBackbone } from '../../shared/tasks/backbone.ts';
 import type { Backbone } from '../../shared/tasks/backbone.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import { limitsOf } from '../../shared/tasks/submission-limits.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { addAuditRoutes } from './http/audit.routes.ts';
 import { addDeadLetterRoutes } from './http/dead-letters.routes.ts';
@@ -52,7 +55,12 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
     },
     { queue: names.dead, prefetch: config.deadLetters.prefetch },
   );
-  const limits = { ...config.limits, requireMessageId: config.producer.requireMessageId };
+  const limits = limitsOf(config);
+  const store = await openFileStore(config.files);
+  const inputs = new InputStore(
+    { db, store, log, metrics },
+    { rowBytes: config.limits.messageBytes, graceMs: config.files.graceMs },
+  );
   const recorder = new Recorder({
     db,
     clock,
@@ -101,6 +109,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       invite,
       catalog,
       limits,
+      inputs,
       replayer,
       refreshTypes,
       fingerprint: (failure) => fingerprintOf(failure, ruleOf(failure)).id,
@@ -113,7 +122,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
     backbone,
     metrics,
     consumer,
-    replays: { db, clock, catalog, limits, replayer, refreshTypes, wake: () => replays.wake() },
+    replays: { db, clock, catalog, limits, inputs, replayer, refreshTypes, wake: () => replays.wake() },
     replayer,
   });
 
@@ -128,6 +137,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       { name: 'grouper', part: createGrouper({ db, clock, log, random, onFailure, ruleOf }) },
       { name: 'replay publisher', part: publisher },
       { name: 'type catalog', part: catalog },
+      fileStorePart(store),
       ...backbone.parts,
     ],
     { clock, log },

@@ -39,14 +39,17 @@ export const editTasks = statement<
     detail: string,
     address: string | null,
     isAudited: boolean,
+    newInputFile: string | null,
   ]
 >()({
   name: 'edit_tasks',
   text: sql`
     with target as (
       select id, state, generation, priority, queue, run_at, deadline, input, clock_timestamp() as now,
-             case when $10::bytea is null then false else input <> $10::bytea end as is_new_input,
-             case when $10::bytea is null then null else octet_length(input) end as input_bytes
+             case when $10::bytea is null then false
+                  else input <> $10::bytea or input_file is distinct from $18::uuid end as is_new_input,
+             case when $10::bytea is null then null
+                  else coalesce((select bytes from files f where f.id = input_file), octet_length(input)) end as input_bytes
         from tasks where id = any($1::uuid[]) order by id for no key update
     ), wanted as (
       select g.*, m.new_run_at, coalesce($3::int2, g.priority) as new_priority, coalesce($4::text, g.queue) as new_queue,
@@ -80,6 +83,7 @@ export const editTasks = statement<
              run_at = c.new_run_at, deadline = c.new_deadline, input = coalesce($10::bytea, t.input),
              concurrency_key = case when $10::bytea is null then t.concurrency_key else $11::text end,
              rate_key = case when $10::bytea is null then t.rate_key else $12::text end,
+             input_file = case when $10::bytea is null then t.input_file else $18::uuid end,
              invited_at = case
                when c.new_state = 'pending' then case when c.turn is null then c.now end
                when c.new_state = c.state then t.invited_at
@@ -89,6 +93,9 @@ export const editTasks = statement<
          and t.state in ('pending', 'scheduled', 'retrying', 'blocked')
       returning t.id, t.state, t.generation, t.type, t.queue, t.priority, c.turn,
                 least(case when t.state in ('scheduled', 'retrying') then t.run_at end, t.deadline) as due_at
+    ), filed as (
+      -- what a replacing submission stored was for a task of its own
+      update files f set task_id = e.id from edited e where f.id = $18::uuid and f.task_id <> e.id
     ), waiting as (
       insert into due (task_id, at)
       select id, due_at from edited where due_at is not null order by id
@@ -107,7 +114,8 @@ export const editTasks = statement<
              ${change(sql`'runAt'`, shown(sql`c.run_at`), shown(sql`c.new_run_at`))} ||
              ${change(sql`'deadline'`, shown(sql`c.deadline`), shown(sql`c.new_deadline`))} ||
              case when c.is_new_input
-               then jsonb_build_object('input', jsonb_build_object('bytesBefore', c.input_bytes, 'bytesAfter', octet_length($10::bytea)))
+               then jsonb_build_object('input', jsonb_build_object('bytesBefore', c.input_bytes, 'bytesAfter',
+                                                                         coalesce((select bytes from files f where f.id = $18::uuid), octet_length($10::bytea))))
                else '{}' end)
         from changed c
         join edited e on e.id = c.id

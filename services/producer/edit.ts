@@ -9,7 +9,7 @@ import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import type { Transactional } from '../../shared/postgres/transaction.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
-import type { Submission } from '../../shared/tasks/submission.ts';
+import type { InputFile, Submission } from '../../shared/tasks/submission.ts';
 import { isTerminal, TASK_STATES } from '../../shared/tasks/state-machine.ts';
 import type { TaskState } from '../../shared/tasks/state-machine.ts';
 import { editTasks, readType } from './edit.sql.ts';
@@ -40,8 +40,9 @@ export interface TaskChanges {
 
 /** Another input. */
 export interface NewInput extends Pick<Submission, 'concurrencyKey' | 'rateKey'> {
-  /** The bytes of its JSON, checked. */
+  /** The bytes of its JSON, checked; where there is an `inputFile` an outline of it. */
   readonly bytes: Buffer;
+  readonly inputFile?: InputFile | undefined;
 }
 
 /** Who edits, what, and why. */
@@ -170,5 +171,6 @@ function parametersOf(
     JSON.stringify({ reason, operation }), // without what is undefined
     actor.address ?? null,
     isAudited ?? true,
+    input?.inputFile?.id ?? null,
   ];
 }

@@ -72,7 +72,7 @@ export const eraseTasks = statement<[taskIds: readonly string[], erasureId: stri
   text: sql`
     with erased as (
       update tasks
-         set input = '{"erased":true}', result = null, tags = null, business_key = null, correlation_id = null,
+         set input = '{"erased":true}', input_file = null, result = null, tags = null, business_key = null, correlation_id = null,
              concurrency_key = null, rate_key = null
        where id = any($1::uuid[]) and state in ('succeeded', 'dead', 'cancelled', 'expired')
       returning id

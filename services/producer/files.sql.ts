@@ -1,5 +1,6 @@
 /** The statements that show files of tasks and write down links. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
 
 const columns = {
   id: 'uuid',
@@ -13,17 +14,21 @@ const columns = {
   link_expires_at: 'timestamptz?',
 } as const;
 
+/** Whether the file `f` of the task `t` can be had in these states: its input can be always, and the others with their attempt. */
+const canBeHad = (states: Sql): Sql => sql`f.stored_at is not null and f.doomed_at is null
+       and (case when f.kind = 'input' then f.id = t.input_file else f.attempt = t.attempt and ${states} end)`;
+
 /**
- * Whole files of the attempt that succeeded, or that runs. Files of other attempts are nobody's. Indexes: tasks primary key,
- * files_task.
+ * The input, and whole files of the attempt that succeeded, or that runs. Files of other attempts are nobody's. Indexes: tasks
+ * primary key, files_task.
  */
 export const listFiles = statement<[taskId: string]>()({
   name: 'list_files',
   text: sql`
     select f.id, f.kind, f.name, f.content_type, f.key, f.bytes, f.sha256, f.created_at, f.link_expires_at
       from tasks t
-      join files f on f.task_id = t.id and f.attempt = t.attempt
-     where t.id = $1::uuid and t.state in ('running', 'succeeded') and f.stored_at is not null and f.doomed_at is null
+      join files f on f.task_id = t.id
+     where t.id = $1::uuid and ${canBeHad(sql`t.state in ('running', 'succeeded')`)}
      order by f.id`,
   columns,
 });
@@ -34,13 +39,13 @@ export const readFile = statement<[id: string]>()({
   text: sql`
     select f.id, f.kind, f.name, f.content_type, f.key, f.bytes, f.sha256, f.created_at, f.link_expires_at
       from files f
-      join tasks t on t.id = f.task_id and t.attempt = f.attempt
-     where f.id = $1::uuid and t.state = 'succeeded' and f.stored_at is not null and f.doomed_at is null`,
+      join tasks t on t.id = f.task_id
+     where f.id = $1::uuid and ${canBeHad(sql`t.state = 'succeeded'`)}`,
   columns,
 });
 
 /**
- * Writes down that there is a link to a file of a task that succeeded, so that the file outlives it; answers when it expires, in whole
+ * Writes down that there is a link to an input, or to a file of a task that succeeded, so that the file outlives it; answers when it expires, in whole
  * seconds. The time counts from now, by the clock of Postgres.
  */
 export const markLink = statement<[taskId: string, fileId: string, seconds: number]>()({
@@ -53,8 +58,7 @@ export const markLink = statement<[taskId: string, fileId: string, seconds: numb
        set link_expires_at = greatest(f.link_expires_at, l.expires_at)
       from tasks t
       cross join link l
-     where f.id = $2::uuid and f.task_id = $1::uuid and f.stored_at is not null and f.doomed_at is null
-       and t.id = f.task_id and t.attempt = f.attempt and t.state = 'succeeded'
+     where f.id = $2::uuid and f.task_id = $1::uuid and t.id = f.task_id and ${canBeHad(sql`t.state = 'succeeded'`)}
     returning l.expires_at`,
   columns: { expires_at: 'timestamptz' },
 });

@@ -33,6 +33,8 @@ export interface IngressDeps {
   readonly createConsumer: (onDelivery: (delivery: Delivery) => void) => IngressConsumer;
   /** Throws `database-unavailable` and `outbox-full`. */
   readonly submit: (submission: Submission) => Promise<Acceptance>;
+  /** Puts an input that is too large for its row into the store. Throws `file-store-unavailable`, `database-unavailable`. */
+  readonly storeInput: (submission: Submission) => Promise<Submission>;
   readonly catalog: Catalog & { readonly isLoaded: boolean; refreshAfterMiss(): Promise<void> };
   /** Publishes a reply; resolves with the broker's confirm. */
   readonly publish: (message: Outgoing) => Promise<void>;
@@ -55,6 +57,8 @@ export interface IngressOptions {
 const BACKOFF = { firstDelayMs: 500, maxDelayMs: 10_000, minDelayMs: 100 };
 /** Milliseconds between two looks whether Postgres answers again. */
 const LOOK_EVERY_MS = 100;
+/** Milliseconds, about, until an input is tried again whose store did not take it. */
+const STORE_AGAIN_MS = 5_000;
 const LONGEST_REPLY_TO = 255;
 
 /** Drains the ingress queue. */
@@ -111,7 +115,7 @@ export class Ingress implements Part {
     try {
       const checked = await this.#check(delivery);
       if (checked.kind === 'refused') return this.#refuse(delivery, checked.faults);
-      const acceptance = await this.#deps.submit(checked.submission);
+      const acceptance = await this.#deps.submit(await this.#deps.storeInput(checked.submission));
       this.#failuresInRow = 0;
       switch (acceptance.kind) {
         case 'accepted':
@@ -132,6 +136,7 @@ export class Ingress implements Part {
           return this.#refuse(delivery, [acceptance.fault]);
       }
     } catch (thrown) {
+      if (isWarrenError(thrown, 'file-store-unavailable')) return await this.#putOff(delivery, thrown);
       this.#failed(thrown);
       return await this.#giveBack(delivery);
     }
@@ -168,6 +173,14 @@ export class Ingress implements Part {
   async #giveBack(delivery: Delivery): Promise<void> {
     await this.#paused;
     delivery.nack();
+  }
+
+  /** Large inputs wait for their store, and hold up nothing else. Only so many are held, since the prefetch is bounded. */
+  async #putOff(delivery: Delivery, thrown: unknown): Promise<void> {
+    const { clock, random, log } = this.#deps;
+    log.warn('submission waits for the store of files', { err: toError(thrown) });
+    await clock.sleep(STORE_AGAIN_MS * (0.5 + random()), this.#stopping.signal);
+    await this.#giveBack(delivery);
   }
 
   #failed(thrown: unknown): void {

@@ -197,11 +197,12 @@ type Holder = RowOf<typeof contestKeys.columns>;
 
 /** Makes a task that waits into what is submitted. `undefined`: it waits no more, and so the key may be free. */
 async function replace(deps: RepeatDeps, holder: Holder, submission: Submission): Promise<Verdict> {
-  const { input, priority, queue, deadline, concurrencyKey, rateKey, publisher, external } = submission;
+  const { input, inputFile, priority, queue, deadline, concurrencyKey, rateKey, publisher, external } = submission;
   const order: EditOrder = {
     changes: {
       input: {
         bytes: input,
+        inputFile,
         ...(concurrencyKey === undefined ? {} : { concurrencyKey }),
         ...(rateKey === undefined ? {} : { rateKey }),
       },

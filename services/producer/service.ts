@@ -2,7 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { Consumer } from '../../shared/amqp/consumer.ts';
 import { allowHosts } from '../../shared/http/allowed-hosts.ts';
-import { openFileStore } from '../../shared/files/open-store.ts';
+import { InputStore } from '../../shared/tasks/input-store.ts';
+import { fileStorePart, openFileStore } from '../../shared/files/open-store.ts';
 import { HttpServer } from '../../shared/http/server.ts';
 import { webhookUrlFault } from '../../shared/http/webhook-url.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
@@ -10,8 +11,10 @@ import type { Service, ServiceContext } from '../../shared/lifecycle/process-mai
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
+import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
+import { limitsOf } from '../../shared/tasks/submission-limits.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { createAging } from './aging.ts';
 import { Callbacks } from './callbacks.ts';
@@ -40,6 +43,8 @@ import { readRules } from './retention-rules.ts';
 import { createRetention } from './retention.ts';
 import { Submitter } from './submit.ts';
 
+/** Bodies of a batch, in bodies of one task. */
+const BATCH_FACTOR = 32;
 const ROWS_PER_SWEEP = 100;
 const MAX_LOST_ALONE = 3;
 
@@ -81,7 +86,16 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   metrics.followers.readFrom(() => follower.watchers);
   const mayBePrivate = allowHosts(config.webhooks.allowHosts, 'webhooks.allowHosts');
   const webhookFault = (url: string): string | undefined => webhookUrlFault(url, mayBePrivate);
-  const limits = { ...config.limits, requireMessageId: producer.requireMessageId };
+  const limits = limitsOf(config);
+  const inputs = new InputStore(
+    { db, store, log, metrics },
+    { rowBytes: config.limits.messageBytes, graceMs: files.graceMs },
+  );
+  const storeInput = async (submission: Submission): Promise<Submission> => {
+    if (!inputs.isLarge(submission.input)) return submission;
+    const taskId = newId<string>();
+    return { ...submission, taskId, ...(await inputs.keep(taskId, submission.input)) };
+  };
   const submit = (submission: Submission): Promise<Acceptance> => submitter.submit(submission);
   const ingress = new Ingress(
     {
@@ -98,6 +112,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           { queue: names.ingress, prefetch: producer.ingressPrefetch },
         ),
       submit,
+      storeInput,
       catalog,
       publish: (message) => publisher.publish(message),
       isDatabaseAvailable: () => db.isAvailable,
@@ -142,7 +157,9 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       ],
       addRoutes: (app) => {
         const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds, webhookFault };
-        registerTaskRoutes(app, { db, log, catalog, metrics, limits, submit, invite, isOutboxFull, ...followed });
+        const batchBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
+        const submitted = { submit, storeInput, inputs, limits, batchBytes };
+        registerTaskRoutes(app, { db, log, catalog, metrics, invite, isOutboxFull, ...submitted, ...followed });
         registerFollowRoutes(app, { clock, follower, estimates });
         registerQueueRoutes(app, { db, log, catalog, readyOf: (queue) => depths.get(queue) });
         registerHistoryRoutes(app, { db, log, depth: limits.depth });
@@ -248,10 +265,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           stop: async () => await Promise.resolve(),
         },
       },
-      {
-        name: 'file store',
-        part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(store?.close()) },
-      },
+      fileStorePart(store),
       ...backbone.parts,
     ],
     { clock, log },

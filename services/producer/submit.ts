@@ -36,7 +36,12 @@ export interface SubmitterOptions {
 interface Asked {
   readonly submission: Submission;
   answer: Acceptance | undefined;
+  /** Times that what it met was gone again. */
+  rounds: number;
 }
+
+/** Rounds after which a submission whose input is in the store must have met something, or its file is gone. */
+const MOST_ROUNDS = 10;
 
 interface Numbered {
   readonly id: string;
@@ -60,7 +65,7 @@ export class Submitter {
    */
   async submit(submission: Submission): Promise<Acceptance> {
     if (this.#deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
-    return await this.#batcher.add({ submission, answer: undefined });
+    return await this.#batcher.add({ submission, answer: undefined, rounds: 0 });
   }
 
   async #accept(batch: readonly Asked[]): Promise<readonly Acceptance[]> {
@@ -68,7 +73,10 @@ export class Submitter {
     // A message id that stands twice in a batch is accepted once; its second is judged in the next round.
     while (left.length > 0) {
       const { now, later } = splitByMessageId(left);
-      const numbered = now.map((asked) => ({ id: newId(), asked, submission: asked.submission }));
+      const numbered = now.map((asked) => {
+        const { submission } = asked;
+        return { id: submission.taskId ?? newId<string>(), asked, submission };
+      });
       const accepted = await runSplitting(
         this.#deps.db,
         numbered,
@@ -81,7 +89,8 @@ export class Submitter {
       });
       const verdicts = repeated.length === 0 ? [] : await judgeRepeats(this.#deps, repeated);
       const again = repeated.filter(({ asked }, index) => {
-        asked.answer = verdicts[index];
+        asked.rounds += 1;
+        asked.answer = verdicts[index] ?? unstoredAnswer(asked);
         return asked.answer === undefined;
       });
       left = [...later, ...again.map(({ asked }) => asked)];
@@ -121,6 +130,13 @@ export class Submitter {
       fault: { code: 'field-invalid', field: 'task', reason: `cannot be stored: ${err.message}` },
     };
   }
+}
+
+/** A file that was swept before its task was written, after an hour of standing still, does not come back. */
+function unstoredAnswer({ submission, rounds }: Asked): Acceptance | undefined {
+  if (submission.inputFile === undefined || rounds < MOST_ROUNDS) return undefined;
+  const reason = 'its input was deleted from the store of files before it was accepted';
+  return { kind: 'refused', fault: { code: 'file-store-unavailable', field: 'input', reason } };
 }
 
 function splitByMessageId(batch: readonly Asked[]): { now: Asked[]; later: Asked[] } {
@@ -174,6 +190,7 @@ function columnsOf(
     pick(({ rateKey }) => rateKey),
     pick(({ queue }) => holdReasonOf(queue)),
     pick(({ callback }) => (callback === undefined ? undefined : JSON.stringify(callback))),
+    pick(({ inputFile }) => inputFile?.id),
   ];
 }
 

@@ -40,13 +40,15 @@ export const readTask = statement<[id: string]>()({
            p.updated_at as progress_at, clock_timestamp() as now,
            c.requested_at as cancel_requested_at, d.id as dead_letter_id,
            f.id as result_file_id, f.name as result_file_name, f.content_type as result_file_type,
-           f.bytes as result_file_bytes, f.sha256 as result_file_sha256
+           f.bytes as result_file_bytes, f.sha256 as result_file_sha256,
+           n.id as input_file, n.bytes as input_file_bytes, n.sha256 as input_file_sha256
       from tasks t
       left join progress p on p.task_id = t.id and p.attempt = t.attempt and t.state = 'running'
       left join cancel_requests c on c.task_id = t.id and t.state = 'running'
       left join dead_letters d on d.task_id = t.id and d.state in ('open', 'replaying')
       left join files f on f.task_id = t.id and f.attempt = t.attempt and f.kind = 'result' and t.state = 'succeeded'
                        and f.stored_at is not null and f.doomed_at is null
+      left join files n on n.id = t.input_file and n.doomed_at is null
      where t.id = $1::uuid`,
   columns: {
     ...listedColumns,
@@ -64,6 +66,9 @@ export const readTask = statement<[id: string]>()({
     result_file_type: 'text?',
     result_file_bytes: 'int8?',
     result_file_sha256: 'bytea?',
+    input_file: 'uuid?',
+    input_file_bytes: 'int8?',
+    input_file_sha256: 'bytea?',
   },
 });
 

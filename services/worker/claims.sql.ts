@@ -24,7 +24,7 @@ export const start = (from: Sql): Sql => sql`
              started_at = clock_timestamp()
         from ${from} l
        where t.id = l.id and t.state = 'pending'
-      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input, t.concurrency_key,
+      returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input, t.input_file, t.concurrency_key,
                 extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms`;
 
 /** Writes down what a claim holds, extended where it is repeated. */
@@ -34,7 +34,7 @@ export const keepBatch: Sql = sql`
       on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids`;
 
 /** What is answered of each claimed task `c`. */
-export const shown: Sql = sql`c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input, c.concurrency_key,
+export const shown: Sql = sql`c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input, c.input_file, c.concurrency_key,
            c.wait_ms::float8 as wait_ms`;
 
 /** Its columns; all null in the row that only says whether the lease stands. */
@@ -46,6 +46,7 @@ export const claimedColumns = {
   max_attempts: 'int4?',
   lost_attempts: 'int2?',
   input: 'bytea?',
+  input_file: 'uuid?',
   concurrency_key: 'text?',
   wait_ms: 'float8?',
 } as const;
@@ -86,7 +87,7 @@ export const claimTasks = statement<
 export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
   name: 'find_claimed',
   text: sql`
-    select id, type, attempt, failures, max_attempts, lost_attempts, input, concurrency_key,
+    select id, type, attempt, failures, max_attempts, lost_attempts, input, input_file, concurrency_key,
            (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
       from tasks
      where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
@@ -98,6 +99,7 @@ export const findClaimed = statement<[ids: readonly string[], claimId: string]>(
     max_attempts: 'int4',
     lost_attempts: 'int2',
     input: 'bytea',
+    input_file: 'uuid?',
     concurrency_key: 'text?',
     wait_ms: 'float8?',
   },

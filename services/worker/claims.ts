@@ -28,8 +28,10 @@ export interface Claim {
   readonly maxAttempts: number;
   /** Attempts in this life of the task whose worker died. */
   readonly lostAttempts: number;
-  /** The input's JSON, byte for byte. */
+  /** The input's JSON, byte for byte; where there is an `inputFile` an outline of it. */
   readonly input: Buffer;
+  /** The file in the store that holds the input, where it is too large for the row. */
+  readonly inputFile: string | undefined;
   /** Milliseconds from being claimable to this start. */
   readonly waitMs: number;
   /** Under which its type's concurrency is limited; `undefined` where it is not. */
@@ -198,6 +200,7 @@ function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
     maxAttempts,
     lostAttempts,
     input,
+    inputFile: row.input_file ?? undefined,
     waitMs: row.wait_ms ?? 0,
     concurrencyKey: row.concurrency_key ?? undefined,
   });

@@ -5,7 +5,7 @@
  * Measured 2026-11 on one core of two: 1.4 µs for an attempt of a no-op with a zod schema and 200 bytes of input.
  */
 import { toError } from '../../shared/errors/to-error.ts';
-import { WarrenError } from '../../shared/errors/warren-error.ts';
+import { isWarrenError, WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
@@ -28,6 +28,8 @@ export interface AttemptToRun {
   readonly claimId: string;
   /** The input as stored: JSON bytes. */
   readonly input: Buffer;
+  /** The file with the input, of which `input` is an outline then. */
+  readonly inputFile?: string | undefined;
 }
 
 /** Runs in threads; see ThreadPool. */
@@ -59,6 +61,8 @@ export interface RunHandlerDeps extends Omit<ContextDeps, 'lineClock' | 'onSettl
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'lateCompletions'>;
   readonly threads: Threads;
+  /** Reads an input from the store; see `InputStore.read`. */
+  readonly readInput: (fileId: string, signal: AbortSignal) => Promise<Buffer>;
   /** More handlers than `maxAbandoned` outlive their attempts: the worker should drain and restart. Called at each further one. */
   readonly onTooManyAbandoned: (count: number) => void;
   /** Told the lines of an attempt that are to be kept, as it ends. */
@@ -84,6 +88,10 @@ export const DEFAULT_RUN: RunHandlerOptions = {
   abortGraceMs: 1_000,
   maxAbandoned: 10,
 };
+
+/** What is away where an input cannot be fetched now: a worker without a store leaves the task to the others. */
+const AWAY = ['file-store-unavailable', 'file-store-missing', 'database-unavailable'] as const;
+const INPUT_AGAIN_MS = 10_000;
 
 /** A success whose result does not fit into the row. */
 type LargeSuccess = Outcome & { readonly kind: 'succeeded'; readonly result: Buffer };
@@ -183,13 +191,40 @@ export class RunHandler implements Part {
   }
 
   #begin(running: Running): Promise<Outcome> {
+    const { attempt } = running;
+    return attempt.inputFile === undefined
+      ? this.#call(running, attempt)
+      : this.#beginStored(running, attempt.inputFile);
+  }
+
+  /** Fetches the input first. A store that does not answer puts the attempt off, as an open breaker does: it is not the task's doing. */
+  async #beginStored(running: Running, fileId: string): Promise<Outcome> {
     const { attempt, ctx } = running;
+    this.#watch(running);
+    let input: Buffer;
+    try {
+      input = await this.#deps.readInput(fileId, ctx.signal);
+    } catch (thrown) {
+      if (isWarrenError(thrown, 'input-missing')) {
+        return { kind: 'failed', reason: 'invalid_input', error: describeError(thrown), retryable: false };
+      }
+      if (!AWAY.some((code) => isWarrenError(thrown, code))) throw thrown;
+      ctx.log.warn('attempt put off: its input cannot be fetched', { err: toError(thrown) });
+      return { kind: 'deferred', delayMs: INPUT_AGAIN_MS, why: 'breaker' };
+    }
+    return await this.#call(running, { ...attempt, input });
+  }
+
+  #watch(running: Running): void {
+    if (running.cutBy !== undefined) return; // aborted while it waited for a thread
+    running.dueMs = this.#deps.clock.monotonicMs() + running.attempt.type.timeoutMs;
+    this.#deadlines.watch(running.dueMs);
+  }
+
+  #call(running: Running, attempt: AttemptToRun): Promise<Outcome> {
+    const { ctx } = running;
     const resultMaxBytes = Math.max(this.#options.resultMaxBytes, this.#options.storedResultMaxBytes);
-    const watch = (): void => {
-      if (running.cutBy !== undefined) return; // aborted while it waited for a thread
-      running.dueMs = this.#deps.clock.monotonicMs() + attempt.type.timeoutMs;
-      this.#deadlines.watch(running.dueMs);
-    };
+    const watch = (): void => this.#watch(running);
     if (attempt.type.isolation === 'thread') {
       running.thread = this.#deps.threads.run(attempt, ctx, { resultMaxBytes, onStart: watch });
       return running.thread.outcome;

@@ -7,7 +7,8 @@ import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import { EXIT } from '../../shared/lifecycle/process-main.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
-import { openFileStore } from '../../shared/files/open-store.ts';
+import { InputStore } from '../../shared/tasks/input-store.ts';
+import { fileStorePart, openFileStore } from '../../shared/files/open-store.ts';
 import { HealthServer } from '../../shared/http/health.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { Breakers } from '../../shared/resilience/breaker.ts';
@@ -89,6 +90,10 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   const measures: Measures = new Measures({ db, clock, log, random, onFailure, started: () => intake.starts });
   const store = await openFileStore(files);
   const saver = new FileSaver({ db, store, log, metrics }, files);
+  const inputs = new InputStore(
+    { db, store, log, metrics },
+    { rowBytes: config.limits.messageBytes, graceMs: files.graceMs },
+  );
   const threads = new ThreadPool(
     { moduleOf: (name) => registry.moduleOf(name), once, schema },
     { ...DEFAULT_THREADS, maxThreads: worker.threads, maxHeapMegabytes: worker.threadHeapMegabytes },
@@ -104,6 +109,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       once,
       schema,
       saveFile: (file) => saver.save(file),
+      readInput: async (fileId, signal) => await inputs.read(fileId, signal),
       onProgress: (taskId, attempt, word) => progress.say(taskId, attempt, word),
       onLines: (attempt, lines) => attemptLogs.keep(attempt, lines),
       onTooManyAbandoned: (count) =>
@@ -181,8 +187,8 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         isolation,
         markAlone: async (claim) => await claims.markAlone(claim),
         abandonedHandlers: () => runner.abandonedCount,
-        run: (type, { taskId, attempt, claimId, input }) =>
-          runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input }),
+        run: (type, { taskId, attempt, claimId, input, inputFile }) =>
+          runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input, inputFile }),
         succeed: (claim, result) => settles.succeed(claim, result),
         settle: (claim, verdict) => settles.settle(claim, verdict),
         freePlace: (type, key) => places.free(type, key),
@@ -262,10 +268,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       { name: 'leases', part: leases },
       { name: 'announcement', part: announcement },
       { name: 'temporary directories', part: tempDirs },
-      {
-        name: 'file store',
-        part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(store?.close()) },
-      },
+      fileStorePart(store),
       ...backbone.parts,
     ],
     { clock, log },

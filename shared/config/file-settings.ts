@@ -6,7 +6,7 @@ const DAY_MS = 86_400_000;
 /** The group `files`. */
 export const FILE_SETTINGS = {
   store: oneOf(
-    'Where files of handlers and large results are kept; none: handlers can save no files. The same for producers and workers.',
+    'Where files of handlers, large results and large inputs are kept; none: there are none. The same for all services.',
     'none',
     ['none', 'fs', 's3'],
   ),
@@ -45,6 +45,12 @@ export const FILE_SETTINGS = {
     67_108_864,
     1,
     268_435_456,
+  ),
+  inputMaxBytes: integer(
+    'Bytes that an input may have that is too large for its row (limits.messageBytes) and goes to the store; producers, workers and dead-letter-handlers hold it in memory.',
+    8_388_608,
+    0,
+    67_108_864,
   ),
   keepMs: integer('Milliseconds that files are kept after their task succeeded.', 7 * DAY_MS, 0, 3_650 * DAY_MS),
   keepAfterLinkMs: integer(

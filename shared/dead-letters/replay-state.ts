@@ -31,6 +31,7 @@ export type ItemState = keyof typeof ITEM_STATES;
 export const SKIP_CODES = {
   closed: 'Its letter was not open any more: another replay had it, or it was discarded.',
   gone: 'Its task is not in the database any more, or not dead.',
+  'input-missing': 'Its input is in the store of files no more, or no store is configured for the dead-letter-handler.',
   'patch-misfit': 'The patch does not fit its input.',
   'input-refused': 'The input schema of its type refuses the mended input.',
   'task-type-unknown': 'Nobody has announced its type, so that the mended input cannot be checked.',

@@ -119,6 +119,10 @@ export const CATALOGUE = {
   ),
   'file-store-unavailable': later(503, 'The store of files does not take or give it; see the reason, and try again.'),
   'file-too-large': wrong(413, 'The file is larger than files.maxBytes.'),
+  'input-missing': wrong(
+    500,
+    'The input of this task is in the store of files no more, or was changed there; submit it again.',
+  ),
   'file-unsaved': later(500, 'The attempt no longer runs for this worker, so its file is not kept.'),
   'worker-lost': later(500, 'The worker of this attempt died or was cut off.'),
   'host-not-allowed': wrong(403, 'This host may not be called; see httpRequest.allowHosts and webhooks.allowHosts.'),

@@ -1,5 +1,6 @@
 /** Opens the store of files that the configuration names. */
 import type { Config } from '../config/schema.ts';
+import type { NamedPart } from '../lifecycle/in-order.ts';
 import type { FileStore } from './file-store.ts';
 import { FsStore } from './fs-store.ts';
 import { S3Store, loadS3Packages } from './s3-store.ts';
@@ -22,4 +23,12 @@ export async function openFileStore(files: Config['files']): Promise<FileStore |
             : { accessKeyId: files.s3AccessKeyId, secretAccessKey: files.s3SecretAccessKey },
       });
   }
+}
+
+/** The store as the part of a service: its idle connections end with it. */
+export function fileStorePart(store: FileStore | undefined): NamedPart {
+  return {
+    name: 'file store',
+    part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(store?.close()) },
+  };
 }

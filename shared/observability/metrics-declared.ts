@@ -205,7 +205,7 @@ export const METRICS = {
   ]),
   // Files.
   filesSaved: counter('warren_files_saved_total', 'Files stored, by what they are.', [
-    label('kind', ['saved', 'result']),
+    label('kind', ['saved', 'result', 'input']),
   ]),
   fileBytesSaved: counter('warren_file_bytes_saved_total', 'Bytes of files stored.', []),
   fileFailures: counter('warren_file_failures_total', 'Calls of the store of files that failed.', [

@@ -137,3 +137,6 @@ export const heldColumns = {
 /** How many tasks wait for their turn in the queue `q`, counted up to 100 000. Index: held_back_in_turn. */
 export const turnsWaiting: Sql = sql`
       (select count(*) from (select from held_back h where h.reason = 'turn' and h.scope = q.name limit 100000) t)::int4`;
+
+/** Where the file `id` of the installation `i` lies in the store. */
+export const keyOf = (id: Sql): Sql => sql`i.store_id::text || '/' || right(${id}::text, 2) || '/' || ${id}::text`;

@@ -34,6 +34,14 @@ export interface UniqueRule {
   readonly maxWaitMs?: number;
 }
 
+/** A file in the store that holds the whole input of a task. */
+export interface InputFile {
+  readonly id: string;
+  readonly bytes: number;
+  /** 64 hexadecimal digits. */
+  readonly sha256: string;
+}
+
 /** A checked submission. */
 export interface Submission {
   readonly type: string;
@@ -42,8 +50,12 @@ export interface Submission {
   readonly priority: number;
   /** 1 to 100. */
   readonly maxAttempts: number;
-  /** The bytes of the input's JSON, exactly as sent. */
+  /** The bytes of the input's JSON, exactly as sent; where there is an `inputFile` an outline of it. */
   readonly input: Buffer;
+  /** Where the input is that is too large for the row. */
+  readonly inputFile?: InputFile;
+  /** The id that its task shall have; absent: any. */
+  readonly taskId?: string;
   /** Milliseconds from acceptance until it may start. */
   readonly delayMs?: number;
   /** Not before this instant. */

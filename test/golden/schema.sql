@@ -281,7 +281,7 @@ create table files with (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_
   constraint files_check CHECK (((stored_at IS NULL) = (bytes IS NULL)))
   constraint files_check1 CHECK (((stored_at IS NULL) = (sha256 IS NULL)))
   constraint files_content_type_check CHECK (((length(content_type) >= 3) AND (length(content_type) <= 200)))
-  constraint files_kind_check CHECK ((kind = ANY (ARRAY['saved'::text, 'result'::text])))
+  constraint files_kind_check CHECK ((kind = ANY (ARRAY['saved'::text, 'result'::text, 'input'::text])))
   constraint files_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255)))
   constraint files_pkey PRIMARY KEY (id)
   constraint files_sha256_check CHECK ((length(sha256) = 32))
@@ -387,7 +387,9 @@ create table mended_inputs;
   replay_id uuid not null
   input bytea not null
   mended_at timestamp with time zone not null default clock_timestamp()
+  input_file uuid
   constraint mended_inputs_pkey PRIMARY KEY (letter_id)
+  CREATE INDEX mended_inputs_file ON mended_inputs USING btree (input_file) WHERE (input_file IS NOT NULL);
 
 create table message_ids;
   publisher text not null
@@ -616,6 +618,7 @@ create table tasks partition by RANGE (id);
   result bytea
   concurrency_key text
   rate_key text
+  input_file uuid
   constraint tasks_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::task_state, 'dead'::task_state, 'cancelled'::task_state, 'expired'::task_state]))))
   constraint tasks_check1 CHECK (((state <> 'running'::task_state) OR ((claim_id IS NOT NULL) AND (worker IS NOT NULL) AND (started_at IS NOT NULL))))
   constraint tasks_check2 CHECK (((state <> ALL (ARRAY['scheduled'::task_state, 'retrying'::task_state])) OR (run_at IS NOT NULL)))

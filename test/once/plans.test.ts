@@ -140,7 +140,7 @@ const HOT: readonly (readonly [
   [giveClaim, [[]], ['tasks_default_pkey', 'claims_pkey']],
   [
     sendItems,
-    [randomUUID(), 1, 2, [], [], [], [], [], []],
+    [randomUUID(), 1, 2, [], [], [], [], [], [], []],
     ['replays_pkey', 'replay_items_pkey', 'dead_letters_open', 'tasks_default_pkey'],
   ],
   [readBatch, [randomUUID(), 1, 2, true], ['replay_items_pkey', 'dead_letters_pkey', 'tasks_default_pkey']],

@@ -1,4 +1,5 @@
 /** Inputs that a replay mends: checked as at the front door, nothing changed that the patch does not name, the original kept. */
+import { openInputs } from '../support/inputs.ts';
 import { describe, expect, test } from '@jest/globals';
 import { dryRun } from '../../services/dead-letter-handler/dry-run.ts';
 import { count, partDeps, readTask, rows } from '../support/core.ts';
@@ -130,6 +131,7 @@ test('a dry run counts, shows ten samples of before and after, and changes nothi
       clock: partDeps.clock,
       catalog,
       limits: { messageBytes: 262_144, depth: 64 },
+      inputs: openInputs(bench.db),
       replayer: { destinationOf: () => ({ exchange: '', routingKey: '' }) },
       refreshTypes: async () => await catalog.refresh(),
       wake: () => undefined,

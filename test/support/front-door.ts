@@ -92,6 +92,7 @@ export async function openFrontDoor(
       createConsumer: (onDelivery) =>
         new Consumer({ ...base, connection, onDelivery }, { queue: names.ingress, prefetch: 100 }),
       submit: async (submission) => await submitter.submit(submission),
+      storeInput: async (submission) => await Promise.resolve(submission),
       catalog,
       publish: async (message) => await publisher.publish(message),
       isDatabaseAvailable: () => seen.isAvailable,

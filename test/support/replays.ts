@@ -1,4 +1,5 @@
 /** Replays over a test's own database: letters to replay, workers that run what is sent, and runners that may die anywhere. */
+import { openInputs } from './inputs.ts';
 import { ReplayRunner } from '../../services/dead-letter-handler/replay-runner.ts';
 import type { ReplayRunnerDeps, ReplayRunnerOptions } from '../../services/dead-letter-handler/replay-runner.ts';
 import { createReplay, steer } from '../../services/dead-letter-handler/replays.ts';
@@ -95,6 +96,7 @@ export async function openReplayBench(fate: Fate = 'undisturbed'): Promise<Repla
     ...partDeps,
     catalog,
     limits: { messageBytes: 262_144, depth: 64 },
+    inputs: openInputs(db),
     replayer: {
       destinationOf: () => ({ exchange: '', routingKey: '' }),
       send: async () => await Promise.resolve(),

@@ -101,6 +101,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
       tempDirs,
       once: noStore,
       schema: 'warren',
+      readInput: () => Promise.reject(new WarrenError('file-store-missing')),
       saveFile: () => Promise.reject(new WarrenError('file-store-missing')),
       onLines: (_attempt, lines) => kept.push(lines),
       onProgress: (taskId, _attempt, word) => progress.push({ taskId, ...word }),

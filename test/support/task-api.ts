@@ -1,5 +1,6 @@
 /** A producer's HTTP front door over a real database, without broker: what is committed is invited by nobody. */
 import { partDeps } from './core.ts';
+import { openInputs } from './inputs.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import { silentLogger } from '../../shared/observability/silent-log.ts';
@@ -145,6 +146,9 @@ export async function openTaskApi(
           maxWaitSeconds: 5,
           metrics,
           limits: DEFAULT_LIMITS,
+          batchBytes: DEFAULT_LIMITS.messageBytes * 32,
+          inputs: openInputs(db.database),
+          storeInput: async (submission) => await Promise.resolve(submission),
           submit: async (submission) => await submitter.submit(submission),
           invite: async (row) => await Promise.resolve(invited.push(row) > 0),
           isOutboxFull: () => isFull,

@@ -13,7 +13,7 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   config: [],
   observability: ['lifecycle', 'config'],
   resilience: ['lifecycle', 'config', 'observability'],
-  files: ['config'],
+  files: ['lifecycle', 'config'],
   postgres: ['lifecycle', 'config', 'observability', 'resilience'],
   amqp: ['lifecycle', 'config', 'observability', 'resilience'],
   tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'filter', 'files'],

@@ -155,7 +155,10 @@ export const letterView = letterSummary.extend({
   routingKey: z.string().nullable(),
   properties: table,
   headers: table,
-  input: z.unknown().optional().describe('Of a task: its input, byte for byte.'),
+  input: z
+    .unknown()
+    .optional()
+    .describe('Of a task: its input, byte for byte; where `task.inputFile` is there an outline of it.'),
   bodyBytes: z.int().optional().describe('Of other letters: size of what is kept of the body.'),
   body: z.string().optional().describe('Of other letters: the bytes in base64.'),
   text: z

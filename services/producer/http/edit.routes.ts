@@ -9,6 +9,7 @@ import { etagOf, versionOf } from '../../../shared/http/etag.ts';
 import { sendJson } from '../../../shared/http/send-json.ts';
 import { requireRole } from '../../../shared/http/server.ts';
 import type { App } from '../../../shared/http/server.ts';
+import type { InputStore } from '../../../shared/tasks/input-store.ts';
 import type { Logger } from '../../../shared/observability/log.ts';
 import { checkInput, limitKeysOf } from '../../../shared/tasks/check-submission.ts';
 import type { SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
@@ -30,6 +31,8 @@ export interface EditRouteDeps extends EditDeps {
   readonly log: Logger;
   readonly catalog: CatalogOfEdits;
   readonly limits: SubmissionLimits;
+  /** Keeps inputs that are too large for their row. */
+  readonly inputs: Pick<InputStore, 'isLarge' | 'keep'>;
 }
 
 /** Adds the route. */
@@ -106,14 +109,21 @@ function inputOf({ raw, members }: ParsedBody<unknown>): Buffer | undefined {
   return span === undefined ? undefined : sliceMember(raw, span);
 }
 
-/** Throws what is wrong with the input, as a submission of it would, and `task-not-found`. */
-async function checkNewInput(taskId: string, bytes: Buffer, { db, catalog, limits }: EditRouteDeps): Promise<NewInput> {
+/** Throws what is wrong with the input, as a submission of it would, `task-not-found`, and as `InputStore.keep`. */
+async function checkNewInput(
+  taskId: string,
+  bytes: Buffer,
+  { db, catalog, limits, inputs }: EditRouteDeps,
+): Promise<NewInput> {
   const type = await typeOf(db, taskId);
   if (catalog.find(type) === undefined) await catalog.refreshAfterMiss();
   const [fault, ...others] = checkInput(bytes, type, catalog, limits);
   const known = catalog.find(type);
   if (fault === undefined && known !== undefined) {
-    return { bytes, ...limitKeysOf(known, JSON.parse(bytes.toString('utf8'))) };
+    const keys = limitKeysOf(known, JSON.parse(bytes.toString('utf8')));
+    if (!inputs.isLarge(bytes)) return { bytes, ...keys };
+    const { input, inputFile } = await inputs.keep(taskId, bytes);
+    return { bytes: input, inputFile, ...keys };
   }
   if (fault === undefined) throw new WarrenError('task-type-unknown', { taskType: type });
   throw new WarrenError(fault.code, { field: fault.field, reason: fault.reason, faults: [fault, ...others] });

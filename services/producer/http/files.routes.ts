@@ -141,7 +141,7 @@ function fileOf({
   kind,
   ...file
 }: StoredFile): (typeof taskFiles)['_output']['items'][number] {
-  if (kind !== 'saved' && kind !== 'result') throw new WarrenError('internal', { kind });
+  if (kind !== 'saved' && kind !== 'result' && kind !== 'input') throw new WarrenError('internal', { kind });
   return {
     ...file,
     kind,

@@ -9,7 +9,9 @@ export const MOST_LINK_SECONDS = 2_592_000;
 /** A file of a task. */
 export const taskFile = z.object({
   id: z.uuid(),
-  kind: z.enum(['saved', 'result']).describe('saved: by the handler; result: what it returned, too large for the row.'),
+  kind: z
+    .enum(['saved', 'result', 'input'])
+    .describe('saved: by the handler; result: what it returned, input: what was submitted, too large for the row.'),
   name: z.string(),
   contentType: z.string(),
   bytes: z.int().min(0),

@@ -13,6 +13,8 @@ export interface SubmissionDeps {
   /** Throws `database-unavailable` and `outbox-full`. */
   readonly submit: (submission: Submission) => Promise<Acceptance>;
   readonly limits: SubmissionLimits;
+  /** Puts an input that is too large for its row into the store. Throws `file-store-unavailable`, `database-unavailable`. */
+  readonly storeInput: (submission: Submission) => Promise<Submission>;
   /** Why a webhook may not go to this URL, in words; `undefined` where it may. */
   readonly webhookFault: (url: string) => string | undefined;
   readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated'>;
@@ -49,7 +51,7 @@ export async function acceptSubmission(
   { publisher, idempotency, delayMs }: Submitting,
   deps: SubmissionDeps,
 ): Promise<AcceptedSubmission | ExistingTask> {
-  const { catalog, limits, metrics, submit, webhookFault } = deps;
+  const { catalog, limits, metrics, submit, storeInput, webhookFault } = deps;
   let checked: CheckedSubmission = checkHttpSubmission(bytes, catalog, limits);
   if (isMiss(checked)) {
     await catalog.refreshAfterMiss();
@@ -61,16 +63,17 @@ export async function acceptSubmission(
     const reason = 'must not be given in a batch with spreadMs';
     throw refusal([{ code: 'field-invalid', field, reason }], metrics);
   }
-  const submission: Submission = {
+  const asked: Submission = {
     ...checked.submission,
     ...(delayMs === undefined ? {} : { delayMs }),
     publisher,
     ...(idempotency === undefined ? {} : { idempotency }),
   };
-  if (submission.callback?.kind === 'webhook') {
-    const reason = webhookFault(submission.callback.url);
+  if (asked.callback?.kind === 'webhook') {
+    const reason = webhookFault(asked.callback.url);
     if (reason !== undefined) throw refusal([{ code: 'field-invalid', field: 'webhook.url', reason }], metrics);
   }
+  const submission = await storeInput(asked);
   const acceptance = await submit(submission);
   switch (acceptance.kind) {
     case 'accepted':

@@ -1,6 +1,6 @@
 /** How a task looks in JSON. What is absent is left out; bodies are the bytes that came. */
 import { renderWithRaw } from '../../../shared/tasks/json.ts';
-import type { Acceptance, Submission } from '../../../shared/tasks/submission.ts';
+import type { Acceptance, InputFile, Submission } from '../../../shared/tasks/submission.ts';
 import type { KnownType } from '../../../shared/tasks/type-catalog.ts';
 import type { AttemptRow } from '../../../shared/tasks/attempts.ts';
 import type { EstimatedFinish, EstimatedStart } from '../outlook.ts';
@@ -20,6 +20,7 @@ export function renderTask(task: WholeTaskRow, attempts: readonly AttemptRow[], 
     {
       ...listedTaskOf(task),
       ...withoutNull({ progress: progressOf(task), ...outlook }),
+      ...inputFileOf(task),
       ...resultFileOf(task),
       ...withoutNull({ cancelRequestedAt: task.cancel_requested_at, deadLetterId: task.dead_letter_id }),
       attempts: attempts.map((attempt) => attemptOf(attempt)),
@@ -38,10 +39,24 @@ export function progressOf(
   return withoutNull({ fraction: Math.round(fraction * 1e6) / 1e6, step, message, updatedAt });
 }
 
+function inputFileOf(task: WholeTaskRow): Record<string, unknown> {
+  const { input_file: id, input_file_bytes: bytes, input_file_sha256: sha256 } = task;
+  if (id === null || sha256 === null) return {};
+  return { inputFile: inputFileView(task.id, { id, bytes: Number(bytes), sha256: sha256.toString('hex') }) };
+}
+
+/** Where the whole input is. */
+function inputFileView(taskId: string, { id, bytes, sha256 }: InputFile): Record<string, unknown> {
+  return { id, bytes, sha256, link: linkTo(taskId, id) };
+}
+
+/** Where a link is asked for. */
+const linkTo = (taskId: string, fileId: string): string => `/v1/tasks/${taskId}/files/${fileId}/link`;
+
 function resultFileOf(task: WholeTaskRow): Record<string, unknown> {
   const { id: taskId, result_file_id: id, result_file_name: name, result_file_type: contentType } = task;
   if (id === null) return {};
-  const link = `/v1/tasks/${taskId}/files/${id}/link`;
+  const link = linkTo(taskId, id);
   const sha256 = task.result_file_sha256?.toString('hex');
   return { resultFile: { id, name, contentType, bytes: Number(task.result_file_bytes), sha256, link } };
 }
@@ -76,7 +91,7 @@ export function listedTaskOf(task: TaskRow | WholeTaskRow): Record<string, unkno
 
 /** A task that was accepted a moment ago, without a look at its row. */
 export function acceptedTaskOf(submission: Submission, accepted: Accepted): Record<string, unknown> {
-  const { type, queue, priority, maxAttempts, deadline, businessKey, tags } = submission;
+  const { type, queue, priority, maxAttempts, deadline, businessKey, tags, inputFile } = submission;
   return withoutNull({
     id: accepted.id,
     type,
@@ -93,6 +108,7 @@ export function acceptedTaskOf(submission: Submission, accepted: Accepted): Reco
     deadline,
     businessKey,
     tags: tags?.length === 0 ? undefined : tags,
+    inputFile: inputFile === undefined ? undefined : inputFileView(accepted.id, inputFile),
   });
 }
 

@@ -22,6 +22,7 @@ import { claimBatchKey } from '../repeats.ts';
 import { findTask, listTasks, lookAt, readTasks } from '../tasks.ts';
 import { splitBatch, spreadDelayMs } from './batch-body.ts';
 import { addEditRoute } from './edit.routes.ts';
+import type { EditRouteDeps } from './edit.routes.ts';
 import { IdempotencyKeys, itemKeyOf, REPLAYED_HEADER } from './idempotency.ts';
 import { addManyRoutes } from './many.routes.ts';
 import { waitAsPreferred } from './prefer.ts';
@@ -53,6 +54,9 @@ export interface TaskRoutesDeps extends SubmissionDeps, WaitDeps, Omit<EditDeps,
   readonly log: Logger;
   readonly metrics: SubmissionDeps['metrics'] & Pick<Metrics, 'cancels' | 'edits'>;
   readonly estimates: Pick<Estimates, 'finishOf' | 'startOf'>;
+  /** Bytes of the body of a batch. */
+  readonly batchBytes: number;
+  readonly inputs: EditRouteDeps['inputs'];
   readonly catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss' | 'types' | 'queues'>;
 }
 
@@ -66,8 +70,6 @@ const submitHeaders = z.object({
 });
 
 const JSON_TYPE = 'application/json; charset=utf-8';
-/** Bodies of a batch, in bodies of one task. */
-const BATCH_FACTOR = 32;
 const CANCEL_BYTES = 4_096;
 const NO_BODY = Buffer.from('{}');
 
@@ -125,43 +127,46 @@ function addBatch(app: App, deps: TaskRoutesDeps): void {
     body: rawBody(batchBody),
     response: documented({ 200: batchAnswer, 207: batchAnswer, '4xx': problem, 503: problem }),
   };
-  const bodyLimit = deps.limits.messageBytes * BATCH_FACTOR;
-  app.post('/v1/tasks/batch', { ...requireRole('operator'), bodyLimit, schema }, async (request, reply) => {
-    const { raw } = request.body;
-    const { items, spreadMs } = splitBatch(raw);
-    const digest = createHash('sha256').update(raw).digest();
-    const publisher = request.actor.name;
-    const header = request.headers['idempotency-key'];
-    const results = await keys.guard({ actor: publisher, header, body: raw }, async (whole) => {
-      if (whole !== undefined) await claimBatchKey(deps.db, publisher, whole);
-      return await Promise.all(
-        items.map(async (item, index) => {
-          const idempotency = whole === undefined ? undefined : itemKeyOf(whole, index);
-          const delayMs =
-            spreadMs === undefined ? undefined : spreadDelayMs({ index, count: items.length, spreadMs }, digest);
-          return await acceptItem(item, { publisher, idempotency, delayMs }, deps);
-        }),
-      );
-    });
-    const failures = results.filter((result) => 'code' in result);
-    const [failure] = failures;
-    // Nothing was accepted and all may be sent again: an answer that says so, not a thousand that do.
-    if (failure?.code === 'database-unavailable' || failure?.code === 'outbox-full') {
-      if (failures.length === items.length) throw failure;
-    }
-    const held = results.filter((result) => 'kind' in result && result.kind === 'existing');
-    const tasks = await existingTasks(held, deps);
-    const existing = new Map(held.map((result, index) => [result, tasks[index]]));
-    const answer = {
-      accepted: items.length - failures.length,
-      refused: failures.length,
-      results: results.map((result) => itemOf(result, existing)),
-    };
-    return await reply
-      .code(failure === undefined ? 200 : 207)
-      .type(JSON_TYPE)
-      .send(JSON.stringify(answer));
-  });
+  app.post(
+    '/v1/tasks/batch',
+    { ...requireRole('operator'), bodyLimit: deps.batchBytes, schema },
+    async (request, reply) => {
+      const { raw } = request.body;
+      const { items, spreadMs } = splitBatch(raw);
+      const digest = createHash('sha256').update(raw).digest();
+      const publisher = request.actor.name;
+      const header = request.headers['idempotency-key'];
+      const results = await keys.guard({ actor: publisher, header, body: raw }, async (whole) => {
+        if (whole !== undefined) await claimBatchKey(deps.db, publisher, whole);
+        return await Promise.all(
+          items.map(async (item, index) => {
+            const idempotency = whole === undefined ? undefined : itemKeyOf(whole, index);
+            const delayMs =
+              spreadMs === undefined ? undefined : spreadDelayMs({ index, count: items.length, spreadMs }, digest);
+            return await acceptItem(item, { publisher, idempotency, delayMs }, deps);
+          }),
+        );
+      });
+      const failures = results.filter((result) => 'code' in result);
+      const [failure] = failures;
+      // Nothing was accepted and all may be sent again: an answer that says so, not a thousand that do.
+      if (failure?.code === 'database-unavailable' || failure?.code === 'outbox-full') {
+        if (failures.length === items.length) throw failure;
+      }
+      const held = results.filter((result) => 'kind' in result && result.kind === 'existing');
+      const tasks = await existingTasks(held, deps);
+      const existing = new Map(held.map((result, index) => [result, tasks[index]]));
+      const answer = {
+        accepted: items.length - failures.length,
+        refused: failures.length,
+        results: results.map((result) => itemOf(result, existing)),
+      };
+      return await reply
+        .code(failure === undefined ? 200 : 207)
+        .type(JSON_TYPE)
+        .send(JSON.stringify(answer));
+    },
+  );
 }
 
 function itemOf(

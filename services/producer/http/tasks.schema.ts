@@ -55,6 +55,13 @@ export const listedTask = z.object({
   tags: z.array(z.string()).optional(),
 });
 
+const inputFile = z.object({
+  id,
+  bytes: z.int(),
+  sha256: z.string(),
+  link: z.string().describe('POST here for a link to download it.'),
+});
+
 /** A whole task. */
 export const wholeTask = listedTask.extend({
   progress: z
@@ -90,7 +97,12 @@ export const wholeTask = listedTask.extend({
   cancelRequestedAt: instant.optional(),
   deadLetterId: id.optional().describe('The open dead letter of a dead task.'),
   attempts: z.array(attempt).describe('Attempts that did not succeed, oldest first; the last 200.'),
-  input: z.record(z.string(), z.unknown()).describe('Byte for byte as it was sent.'),
+  input: z
+    .record(z.string(), z.unknown())
+    .describe(
+      'Byte for byte as it was sent; with an `inputFile` an outline of it, in which `$omitted` stands for what is large.',
+    ),
+  inputFile: inputFile.optional().describe('Where the whole input is, where it is too large to be shown here.'),
   result: z.unknown().optional().describe('What the handler returned.'),
   resultFile: z
     .object({
@@ -106,7 +118,7 @@ export const wholeTask = listedTask.extend({
 });
 
 /** What is answered to a submission: the task as it was accepted. */
-export const acceptedTask = listedTask.extend({ input: wholeTask.shape.input });
+export const acceptedTask = listedTask.extend({ input: wholeTask.shape.input, inputFile: wholeTask.shape.inputFile });
 
 /** What is answered where another task holds the unique key: that task as it is now. */
 export const existingTask = listedTask
