@@ -12,7 +12,7 @@ const SHOWN_LINES = 60;
 const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|MANAGEMENT_URL|PG[A-Z]+|WARREN_(?!TEST_|STACK_|RABBITMQ43_).*)$/;
 
 /** Test files of a project at once. What starts processes waits for them most of the time; what kills them wants to be on time. */
-const WORKERS: Readonly<Record<string, number>> = { once: 4 };
+const WORKERS: Readonly<Record<string, number>> = { once: 3 };
 
 /** Exit code of a program that could not do its checks here; its log says what is missing. */
 const CANNOT_RUN = 2;

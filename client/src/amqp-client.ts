@@ -290,7 +290,6 @@ function propertiesOf(
   if (unique !== undefined && throttle !== undefined) {
     throw new InputRefusedError('throttle', 'must not be given together with unique', 'field-invalid');
   }
-  if (webhook !== undefined) throw new InputRefusedError('webhook', 'cannot be asked for over AMQP', 'field-invalid');
   if (debounce !== undefined) throw new InputRefusedError('debounce', 'cannot be asked for over AMQP', 'field-invalid');
   const key = throttle ?? unique;
   const headers = {
@@ -305,6 +304,8 @@ function propertiesOf(
     'warren-unique-while': unique?.while,
     'warren-unique-within-ms': key?.withinMs,
     'warren-on-conflict': unique?.onConflict,
+    'warren-webhook-url': webhook?.url,
+    'warren-webhook-states': webhook?.states === undefined ? undefined : [...webhook.states],
   };
   return {
     ...ids,

@@ -19,7 +19,10 @@ const HEADERS: Readonly<Record<keyof typeof SUBMISSION_HEADERS, string>> = {
   uniqueWithinMs: `Number, 1 to ${MESSAGE_LIMITS.delayMs}: held for so many milliseconds instead, whatever becomes of the task.`,
   onConflict:
     '`return` (default): the message is done with, the task that holds the key is the answer. `replace`: where that task waits, it becomes this one. `reject`: it is a dead letter, `unique-conflict`.',
-  replyOutcome: 'Boolean. True: `reply_to` is told how the task ended too, with its result.',
+  replyOutcome:
+    'Boolean. True: `reply_to` is told how the task ended too, with its result. Then it must not be a queue of Warren.',
+  webhookUrl: 'Text: an https URL that is called when the task has ended. Not together with the reply.',
+  webhookStates: 'List of texts, or one text with commas: the ends that the webhook is told of. Default: all.',
 };
 
 const PROPERTIES = [
@@ -56,7 +59,11 @@ export function renderMessages(): string {
     table(
       ['what', 'default', 'setting'],
       [
-        ['body', `${MESSAGE_LIMITS.bodyBytes} bytes`, '`limits.messageBytes`'],
+        [
+          'body',
+          `${MESSAGE_LIMITS.bodyBytes} bytes`,
+          '`limits.messageBytes`; with a store of files `files.inputMaxBytes`',
+        ],
         ['nesting of JSON', `${MESSAGE_LIMITS.depth} levels`, '`limits.depth`'],
         ['all headers together', `${MESSAGE_LIMITS.headersBytes} bytes`, '`limits.headerBytes`'],
       ],

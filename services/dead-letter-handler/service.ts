@@ -7,6 +7,7 @@ import { compileGroupRules } from '../../shared/dead-letters/group-rules.ts';
 import { InputStore } from '../../shared/tasks/input-store.ts';
 import { fileStorePart, openFileStore } from '../../shared/files/open-store.ts';
 import { HttpServer } from '../../shared/http/server.ts';
+import { webhookRuleOf } from '../../shared/http/webhook-url.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
@@ -55,7 +56,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
     },
     { queue: names.dead, prefetch: config.deadLetters.prefetch },
   );
-  const limits = limitsOf(config);
+  const limits = limitsOf(config, webhookRuleOf(config.webhooks.allowHosts));
   const store = await openFileStore(config.files);
   const inputs = new InputStore(
     { db, store, log, metrics },

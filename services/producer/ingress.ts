@@ -6,8 +6,6 @@
 import type { Delivery } from '../../shared/amqp/delivery.ts';
 import { JSON_CONTENT_TYPE } from '../../shared/amqp/message.ts';
 import type { Outgoing } from '../../shared/amqp/outgoing.ts';
-import { isOwnQueue } from '../../shared/amqp/topology.ts';
-import type { Names } from '../../shared/amqp/topology.ts';
 import { toError } from '../../shared/errors/to-error.ts';
 import { isWarrenError } from '../../shared/errors/warren-error.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
@@ -49,8 +47,6 @@ export interface IngressDeps {
 /** How the ingress works. */
 export interface IngressOptions {
   readonly limits: SubmissionLimits;
-  /** Warren's own queues, which get no replies. */
-  readonly names: Pick<Names, 'ingress' | 'dead' | 'queue'>;
 }
 
 /** Pause after a failure, in milliseconds; doubled per failure in a row. */
@@ -225,7 +221,7 @@ export class Ingress implements Part {
     const { replyTo, correlationId, messageId } = delivery.properties;
     if (typeof replyTo !== 'string' || replyTo === '' || Buffer.byteLength(replyTo) > LONGEST_REPLY_TO) return;
     // A publisher must not write into Warren's own queues by our hand.
-    if (isOwnQueue(replyTo, this.#options.names)) return;
+    if (this.#options.limits.isOwnQueue(replyTo)) return;
     const about = textOf(correlationId) ?? textOf(messageId);
     const sending = this.#send({
       exchange: '',

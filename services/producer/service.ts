@@ -1,11 +1,10 @@
 /** The producer: wires its parts, starts and stops them in order. */
 import { randomBytes } from 'node:crypto';
 import { Consumer } from '../../shared/amqp/consumer.ts';
-import { allowHosts } from '../../shared/http/allowed-hosts.ts';
 import { InputStore } from '../../shared/tasks/input-store.ts';
 import { fileStorePart, openFileStore } from '../../shared/files/open-store.ts';
 import { HttpServer } from '../../shared/http/server.ts';
-import { webhookUrlFault } from '../../shared/http/webhook-url.ts';
+import { webhookRuleOf } from '../../shared/http/webhook-url.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
@@ -84,9 +83,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   });
   const follower = new Follower({ db, clock, log, random, onFailure }, { maxWatchers: following.maxFollowers });
   metrics.followers.readFrom(() => follower.watchers);
-  const mayBePrivate = allowHosts(config.webhooks.allowHosts, 'webhooks.allowHosts');
-  const webhookFault = (url: string): string | undefined => webhookUrlFault(url, mayBePrivate);
-  const limits = limitsOf(config);
+  const limits = limitsOf(config, webhookRuleOf(config.webhooks.allowHosts));
   const inputs = new InputStore(
     { db, store, log, metrics },
     { rowBytes: config.limits.messageBytes, graceMs: files.graceMs },
@@ -121,7 +118,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       log,
       metrics,
     },
-    { limits, names },
+    { limits },
   );
   metrics.consumerRegistered.readFrom(() => Number(ingress.isConsuming), names.ingress);
   const http = new HttpServer(
@@ -156,7 +153,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         },
       ],
       addRoutes: (app) => {
-        const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds, webhookFault };
+        const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds };
         const batchBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
         const submitted = { submit, storeInput, inputs, limits, batchBytes };
         registerTaskRoutes(app, { db, log, catalog, metrics, invite, isOutboxFull, ...submitted, ...followed });

@@ -22,6 +22,7 @@ export const MESSAGE_LIMITS = {
   tagLength: 100,
   businessKeyLength: 200,
   uniqueKeyLength: 200,
+  webhookUrlLength: 2_048,
 } as const;
 
 /** Content type of all that Warren publishes and takes. */
@@ -41,6 +42,8 @@ export const SUBMISSION_HEADERS = {
   uniqueWithinMs: 'warren-unique-within-ms',
   onConflict: 'warren-on-conflict',
   replyOutcome: 'warren-reply-outcome',
+  webhookUrl: 'warren-webhook-url',
+  webhookStates: 'warren-webhook-states',
 } as const;
 
 /** While what a task holds its unique key. */
@@ -102,6 +105,9 @@ export interface SubmissionValues {
   uniqueWithinMs?: number;
   onConflict?: ConflictRule;
   replyOutcome?: boolean;
+  webhookUrl?: string;
+  /** Names of states; which there are, is not known here. */
+  webhookStates?: readonly string[];
 }
 
 /** Why a submission is refused: the header at fault, in words, with the code of the catalogue. */
@@ -144,7 +150,7 @@ export function parseSubmissionHeaders(
       'field-invalid',
     );
   }
-  const fault = findUniqueFault(values);
+  const fault = findUniqueFault(values) ?? findWebhookFault(values);
   return fault === undefined ? { ok: true, values } : refused(...fault, 'field-invalid');
 }
 
@@ -155,6 +161,17 @@ function findUniqueFault(values: SubmissionValues): readonly [field: string, rea
   }
   const isAlone = uniqueKey === undefined && (uniqueWhile ?? uniqueWithinMs ?? onConflict) !== undefined;
   return isAlone ? [SUBMISSION_HEADERS.uniqueKey, 'is required where the other headers of uniqueness are'] : undefined;
+}
+
+function findWebhookFault(values: SubmissionValues): readonly [field: string, reason: string] | undefined {
+  const { replyOutcome, webhookUrl, webhookStates } = values;
+  if (webhookUrl === undefined) {
+    return webhookStates === undefined
+      ? undefined
+      : [SUBMISSION_HEADERS.webhookUrl, 'is required where the states are'];
+  }
+  if (replyOutcome !== true) return undefined;
+  return [SUBMISSION_HEADERS.webhookUrl, `must not be given together with ${SUBMISSION_HEADERS.replyOutcome}`];
 }
 
 type SubmissionKey = keyof typeof SUBMISSION_HEADERS;
@@ -221,6 +238,19 @@ function readInto(values: SubmissionValues, key: SubmissionKey, value: unknown):
       if (typeof value !== 'boolean') return 'must be true or false, sent as a boolean';
       values.replyOutcome = value;
       return undefined;
+    case 'webhookUrl': {
+      const reason = findTextFault(value, MESSAGE_LIMITS.webhookUrlLength);
+      if (reason !== undefined) return reason;
+      values.webhookUrl = value as string;
+      return undefined;
+    }
+    case 'webhookStates': {
+      const states = typeof value === 'string' ? value.split(',').map((state) => state.trim()) : value;
+      const reason = findTagsFault(states);
+      if (reason !== undefined) return reason.replaceAll('tag', 'state');
+      values.webhookStates = [...new Set(states as string[])];
+      return undefined;
+    }
   }
 }
 

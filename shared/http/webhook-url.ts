@@ -1,9 +1,16 @@
 /** What the URL of a webhook may be: checked where it comes in, and again where it is called. */
 import { isIP } from 'node:net';
 import { countCharacters } from '../text/characters.ts';
+import { allowHosts } from './allowed-hosts.ts';
 import { isPrivateAddress } from './private-address.ts';
 
 const LONGEST_URL = 2_048;
+
+/** The rule for URLs of webhooks where these hosts may have any address, and http. Throws `config-invalid`. */
+export function webhookRuleOf(allowed: readonly string[]): (url: string) => string | undefined {
+  const isAllowed = allowHosts(allowed, 'webhooks.allowHosts');
+  return (url) => webhookUrlFault(url, isAllowed);
+}
 
 /**
  * Why a URL cannot be that of a webhook, in words; `undefined` where it can. `isAllowed` is the allow-list: what is on it may have

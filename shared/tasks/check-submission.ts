@@ -7,7 +7,7 @@ import type { ZodError } from 'zod';
 import { UNDECODED_HEADERS } from '../amqp/header-guard.ts';
 import { headersToStored } from '../amqp/headers.ts';
 import type { Headers } from '../amqp/headers.ts';
-import { parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
+import { parseInstant, parseSubmissionHeaders, SUBMISSION_HEADERS } from '../amqp/message.ts';
 import { isStorableText } from '../text/storable.ts';
 import type { SubmissionValues } from '../amqp/message.ts';
 import type { ErrorCode } from '../errors/catalogue.ts';
@@ -16,6 +16,8 @@ import type { Callback } from './callback.ts';
 import { parseExact, renderPath, sliceMember } from './json.ts';
 import { clashOf, uniqueOf, uniqueValuesOf } from './unique-rule.ts';
 import { limitKeyOf } from './limit-key.ts';
+import { TERMINAL_STATES } from './state-machine.ts';
+import type { TaskState } from './state-machine.ts';
 import type { Origin, Submission, SubmissionFault } from './submission.ts';
 import { SUBMISSION_MEMBERS, submissionBody } from './submission-body.ts';
 import type { SubmissionBody } from './submission-body.ts';
@@ -26,7 +28,7 @@ export type CheckedSubmission =
   | { readonly kind: 'ok'; readonly submission: Submission }
   | { readonly kind: 'refused'; readonly faults: readonly [SubmissionFault, ...SubmissionFault[]] };
 
-/** Limits of what comes in. */
+/** Limits of what comes in, and of who may be told of its end. */
 export interface SubmissionLimits {
   /** Bytes of a body. */
   readonly messageBytes: number;
@@ -36,6 +38,10 @@ export interface SubmissionLimits {
   readonly headerBytes: number;
   /** True to refuse AMQP publishes without message_id, which could be accepted twice. */
   readonly requireMessageId: boolean;
+  /** Why a webhook may not go to this URL, in words; `undefined` where it may. */
+  readonly webhookFault: (url: string) => string | undefined;
+  /** True for queues of Warren: a publisher must not write into them by our hand. */
+  readonly isOwnQueue: (name: string) => boolean;
 }
 
 /** What is looked at of an AMQP message: a `Delivery` has all of it. */
@@ -68,12 +74,15 @@ export function checkHttpSubmission(bytes: Buffer, catalog: Catalog, limits: Sub
   }
   const clash = clashOf(parsed.data);
   if (clash !== undefined) return refused([clash]);
+  const { webhook } = parsed.data;
+  const unfit = webhook === undefined ? undefined : limits.webhookFault(webhook.url);
+  if (unfit !== undefined) return refused([invalid('webhook.url', unfit)]);
   return complete(
     {
       type: parsed.data.type,
       value: exact.value['input'],
       input: sliceMember(bytes, span),
-      extra: webhookOf(parsed.data),
+      extra: webhook === undefined ? {} : { callback: callTo(webhook.url, webhook.states) },
     },
     valuesOf(parsed.data),
     HTTP_FIELDS,
@@ -91,8 +100,8 @@ export function checkMessage(message: IncomingMessage, catalog: Catalog, limits:
   if (exact.kind === 'fault') faults.push({ ...exact, field: underInput(exact.field) });
   else if (!isObject(exact.value)) faults.push({ code: 'body-invalid', field: 'body', reason: 'must be an object' });
   if (!headers.ok || exact.kind === 'fault' || faults.length > 0) return refused(faults);
-  const { replyOutcome, ...values } = headers.values;
-  const callback = replyOutcome === true ? replyOf(properties) : undefined;
+  const { replyOutcome, webhookUrl, webhookStates, ...values } = headers.values;
+  const callback = replyOutcome === true ? replyOf(properties, limits) : webhookOf(webhookUrl, webhookStates, limits);
   if (callback !== undefined && 'code' in callback) return refused([callback]);
   const priority = properties['priority'] as number | undefined;
   const external = externalOf(message, priority);
@@ -152,7 +161,7 @@ interface Core {
   readonly extra: Pick<Submission, 'correlationId' | 'external' | 'origin' | 'callback'>;
 }
 
-type Values = Readonly<Omit<SubmissionValues, 'replyOutcome'>> & {
+type Values = Readonly<Omit<SubmissionValues, 'replyOutcome' | 'webhookUrl' | 'webhookStates'>> & {
   readonly priority?: number;
   readonly maxWaitMs?: number;
 };
@@ -297,20 +306,38 @@ function propertyFaults(properties: IncomingMessage['properties'], limits: Submi
 const LONGEST_QUEUE_NAME = 255;
 
 /** Where a publisher wants to be told of the end, or why it cannot be. */
-function replyOf(properties: IncomingMessage['properties']): Callback | SubmissionFault {
+function replyOf(
+  properties: IncomingMessage['properties'],
+  { isOwnQueue }: SubmissionLimits,
+): Callback | SubmissionFault {
   const replyTo = textOf(properties['replyTo']);
   if (replyTo === undefined) return invalid('reply_to', 'is required with warren-reply-outcome');
   if (Buffer.byteLength(replyTo) > LONGEST_QUEUE_NAME || !isStorableText(replyTo)) {
     return invalid('reply_to', 'must be the name of a queue');
   }
+  if (isOwnQueue(replyTo)) return invalid('reply_to', 'must not be a queue of Warren');
   const correlationId = textOf(properties['correlationId']) ?? textOf(properties['messageId']);
   return { kind: 'reply', replyTo, ...(correlationId === undefined ? {} : { correlationId }) };
 }
 
-function webhookOf({ webhook }: SubmissionBody): { readonly callback?: Callback } {
-  if (webhook === undefined) return {};
-  const { url, states } = webhook;
-  return { callback: { kind: 'webhook', url, ...(states === undefined ? {} : { states: [...new Set(states)] }) } };
+/** A webhook that headers ask for, or why it may not be called. */
+function webhookOf(
+  url: string | undefined,
+  names: readonly string[] | undefined,
+  { webhookFault }: SubmissionLimits,
+): Callback | SubmissionFault | undefined {
+  if (url === undefined) return undefined;
+  const reason = webhookFault(url);
+  if (reason !== undefined) return invalid(SUBMISSION_HEADERS.webhookUrl, reason);
+  const states = names?.map((name) => TERMINAL_STATES.find((state) => state === name));
+  if (states?.some((state) => state === undefined) === true) {
+    return invalid(SUBMISSION_HEADERS.webhookStates, `must be some of ${TERMINAL_STATES.join(', ')}`);
+  }
+  return callTo(url, states as TaskState[] | undefined);
+}
+
+function callTo(url: string, states: readonly TaskState[] | undefined): Callback {
+  return { kind: 'webhook', url, ...(states === undefined ? {} : { states: [...new Set(states)] }) };
 }
 
 /** The publisher's own id of the message, with a digest of all that Warren would make of it. */

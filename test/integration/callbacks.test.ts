@@ -228,6 +228,24 @@ test('a message that wants to be told of the end and names no queue is refused',
   });
 });
 
+test('a publisher over AMQP has a webhook called, and none inside where that is not allowed', async () => {
+  const body = Buffer.from(JSON.stringify({ journal: fleet.journal }));
+  const publish = (messageId: string, headers: Record<string, unknown>): void =>
+    void broker.raw.publish(fleet.names.tasks, 'fault.step', body, { messageId, headers });
+  publish('hooked', { 'warren-webhook-url': receiver.url, 'warren-webhook-states': ['succeeded'] });
+  publish('inside', { 'warren-webhook-url': 'https://127.0.0.1:1/' });
+  await eventually(async () => {
+    const [task] = await rows<{ id: string }>(
+      fleet.database.database,
+      `select id from tasks where external_id = 'hooked'`,
+    );
+    expect(receiver.seen.some(({ body: sent }) => sent.includes(task?.id ?? 'none'))).toBe(true);
+    expect(
+      await count(fleet.database.database, 'dead_letters', `kind = 'refused' and error_message like '%private%'`),
+    ).toBe(1);
+  });
+});
+
 test('producers and workers killed all the time cost no end its webhook, and tell none twice', async () => {
   await using many = await open({ producers: 2, workers: 2 });
   const webhook = { url: receiver.url };

@@ -1,6 +1,6 @@
 /** Inputs too large for their row, through real processes: kept in the store of files, and used like any other. */
 import { createHash } from 'node:crypto';
-import { rename, writeFile } from 'node:fs/promises';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { connect } from 'amqplib';
 import { call } from '../../scripts/call.ts';
@@ -222,7 +222,7 @@ describe('an input that is too large for its row', () => {
     expect([refused.status, refused.body['type']]).toEqual([503, 'file-store-unavailable']);
     await fleet.next('attempt put off: its input cannot be fetched');
     await eventually(async () => expect(await fleet.task(id)).toMatchObject({ state: 'scheduled', failures: 0 }));
-    await rename(folder.path, `${folder.path}-file`);
+    await rm(folder.path);
     await rename(`${folder.path}-away`, folder.path);
     await fleet.makeDue();
     expect(await ended(id)).toMatchObject({ state: 'succeeded', failures: 0, result: digestOf(ROWS) });

@@ -6,7 +6,7 @@ import type { Options } from 'amqplib';
 import { Consumer } from '../../shared/amqp/consumer.ts';
 import { DEFAULT_PUBLISHER, Publisher } from '../../shared/amqp/publisher.ts';
 import { applyTopology } from '../../shared/amqp/topology-apply.ts';
-import { namesOf, topologyOf } from '../../shared/amqp/topology.ts';
+import { isOwnQueue, namesOf, topologyOf } from '../../shared/amqp/topology.ts';
 import type { Names } from '../../shared/amqp/topology.ts';
 import { silentLogger } from '../../shared/observability/silent-log.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
@@ -85,7 +85,7 @@ export async function openFrontDoor(
   );
   const metrics = createMetrics({ service: 'producer', version: '', withProcess: false });
   const publisher = new Publisher({ ...base, connection }, { ...DEFAULT_PUBLISHER, name: 'replies' });
-  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const limits = { ...DEFAULT_LIMITS, isOwnQueue: (name: string) => isOwnQueue(name, names), ...options.limits };
   const ingress = new Ingress(
     {
       ...base,
@@ -98,7 +98,7 @@ export async function openFrontDoor(
       isDatabaseAvailable: () => seen.isAvailable,
       metrics,
     },
-    { limits, names },
+    { limits },
   );
   await catalog.start();
   await publisher.start();

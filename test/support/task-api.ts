@@ -1,4 +1,6 @@
 /** A producer's HTTP front door over a real database, without broker: what is committed is invited by nobody. */
+import { isOwnQueue, namesOf } from '../../shared/amqp/topology.ts';
+import type { SubmissionLimits } from '../../shared/tasks/check-submission.ts';
 import { partDeps } from './core.ts';
 import { openInputs } from './inputs.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
@@ -8,9 +10,8 @@ import type { Logger } from '../../shared/observability/log.ts';
 import { SCHEMA } from '../../shared/config/schema.ts';
 import type { Config } from '../../shared/config/schema.ts';
 import type { Token } from '../../shared/config/format.ts';
-import { allowHosts } from '../../shared/http/allowed-hosts.ts';
 import { HttpServer } from '../../shared/http/server.ts';
-import { webhookUrlFault } from '../../shared/http/webhook-url.ts';
+import { webhookRuleOf } from '../../shared/http/webhook-url.ts';
 import type { DatabaseOptions } from '../../shared/postgres/pool.ts';
 import { announceTypes } from '../../shared/tasks/announce.ts';
 import type { TaskTypeDescription } from '../../shared/tasks/define-task.ts';
@@ -58,7 +59,14 @@ export interface TestTaskApi extends AsyncDisposable {
 }
 
 /** The limits of the configuration's defaults. */
-export const DEFAULT_LIMITS = { messageBytes: 262_144, depth: 64, headerBytes: 16_384, requireMessageId: false };
+export const DEFAULT_LIMITS: SubmissionLimits = {
+  messageBytes: 262_144,
+  depth: 64,
+  headerBytes: 16_384,
+  requireMessageId: false,
+  webhookFault: webhookRuleOf(['127.0.0.1:1']),
+  isOwnQueue: (name) => isOwnQueue(name, namesOf('warren')),
+};
 
 /** What is kept how long where nothing is configured. */
 export const DEFAULT_RETENTION = Object.fromEntries(
@@ -142,7 +150,6 @@ export async function openTaskApi(
           catalog,
           estimates,
           follower,
-          webhookFault: (webhookUrl) => webhookUrlFault(webhookUrl, allowHosts(['127.0.0.1:1'])),
           maxWaitSeconds: 5,
           metrics,
           limits: DEFAULT_LIMITS,

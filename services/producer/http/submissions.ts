@@ -15,8 +15,6 @@ export interface SubmissionDeps {
   readonly limits: SubmissionLimits;
   /** Puts an input that is too large for its row into the store. Throws `file-store-unavailable`, `database-unavailable`. */
   readonly storeInput: (submission: Submission) => Promise<Submission>;
-  /** Why a webhook may not go to this URL, in words; `undefined` where it may. */
-  readonly webhookFault: (url: string) => string | undefined;
   readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated'>;
 }
 
@@ -51,7 +49,7 @@ export async function acceptSubmission(
   { publisher, idempotency, delayMs }: Submitting,
   deps: SubmissionDeps,
 ): Promise<AcceptedSubmission | ExistingTask> {
-  const { catalog, limits, metrics, submit, storeInput, webhookFault } = deps;
+  const { catalog, limits, metrics, submit, storeInput } = deps;
   let checked: CheckedSubmission = checkHttpSubmission(bytes, catalog, limits);
   if (isMiss(checked)) {
     await catalog.refreshAfterMiss();
@@ -69,10 +67,6 @@ export async function acceptSubmission(
     publisher,
     ...(idempotency === undefined ? {} : { idempotency }),
   };
-  if (asked.callback?.kind === 'webhook') {
-    const reason = webhookFault(asked.callback.url);
-    if (reason !== undefined) throw refusal([{ code: 'field-invalid', field: 'webhook.url', reason }], metrics);
-  }
   const submission = await storeInput(asked);
   const acceptance = await submit(submission);
   switch (acceptance.kind) {

@@ -1,12 +1,25 @@
 import { describe, expect, test } from '@jest/globals';
+import { isOwnQueue, namesOf } from '../../../../shared/amqp/topology.ts';
+import { webhookRuleOf } from '../../../../shared/http/webhook-url.ts';
 import { UNDECODED_HEADERS } from '../../../../shared/amqp/header-guard.ts';
 import { checkHttpSubmission, checkMessage, isMiss } from '../../../../shared/tasks/check-submission.ts';
-import type { CheckedSubmission, IncomingMessage } from '../../../../shared/tasks/check-submission.ts';
+import type {
+  CheckedSubmission,
+  IncomingMessage,
+  SubmissionLimits,
+} from '../../../../shared/tasks/check-submission.ts';
 import { compileInputSchema } from '../../../../shared/tasks/input-schema.ts';
 import type { Submission, SubmissionFault } from '../../../../shared/tasks/submission.ts';
 import type { Catalog, KnownType } from '../../../../shared/tasks/type-catalog.ts';
 
-const LIMITS = { messageBytes: 262_144, depth: 64, headerBytes: 16_384, requireMessageId: false };
+const LIMITS: SubmissionLimits = {
+  messageBytes: 262_144,
+  depth: 64,
+  headerBytes: 16_384,
+  requireMessageId: false,
+  webhookFault: webhookRuleOf([]),
+  isOwnQueue: (name) => isOwnQueue(name, namesOf('warren')),
+};
 
 const anyInput: KnownType = {
   name: 'mail.send',
@@ -415,6 +428,8 @@ describe('who is to be told of the end', () => {
     [{ url: 'https://x.example/', states: [] }, 'webhook.states'],
     [{ url: 'https://x.example/', states: ['running'] }, 'webhook.states[0]'],
     [{ url: `https://x.example/${'x'.repeat(3_000)}` }, 'webhook.url'],
+    [{ url: 'http://x.example/' }, 'webhook.url'],
+    [{ url: 'https://127.0.0.1/' }, 'webhook.url'],
   ])('%j is refused at %s', (webhook, field) => {
     expect(faultsIn(asked(webhook)).map((fault) => fault.field)).toEqual([field]);
   });
@@ -441,8 +456,30 @@ describe('who is to be told of the end', () => {
     [{ 'warren-reply-outcome': true }, { replyTo: 'x'.repeat(256) }, 'reply_to'],
     [{ 'warren-reply-outcome': true }, { replyTo: 'a\u0000b' }, 'reply_to'],
     [{ 'warren-reply-outcome': 'yes' }, { replyTo: 'mine' }, 'warren-reply-outcome'],
+    [{ 'warren-reply-outcome': true }, { replyTo: 'warren.ingress' }, 'reply_to'],
+    [{ 'warren-reply-outcome': true }, { replyTo: 'warren.q.default' }, 'reply_to'],
+    [{ 'warren-webhook-url': 7 }, {}, 'warren-webhook-url'],
+    [{ 'warren-webhook-url': 'https://10.0.0.1/' }, {}, 'warren-webhook-url'],
+    [{ 'warren-webhook-url': 'https://x.example/', 'warren-webhook-states': 'running' }, {}, 'warren-webhook-states'],
+    [{ 'warren-webhook-url': 'https://x.example/', 'warren-webhook-states': [1] }, {}, 'warren-webhook-states'],
+    [{ 'warren-webhook-states': ['dead'] }, {}, 'warren-webhook-url'],
+    [
+      { 'warren-webhook-url': 'https://x.example/', 'warren-reply-outcome': true },
+      { replyTo: 'mine' },
+      'warren-webhook-url',
+    ],
   ])('headers %j with properties %j are refused at %s', (headers, properties, field) => {
     expect(faultsIn(amqp({ headers, properties })).map((fault) => fault.field)).toEqual([field]);
+  });
+
+  test('headers ask for a webhook as a body over HTTP does', () => {
+    const url = 'https://hooks.example.com/warren';
+    const over = (headers: Record<string, unknown>): unknown => okOf(amqp({ headers })).callback;
+    expect(over({ 'warren-webhook-url': url })).toEqual({ kind: 'webhook', url });
+    const both = { kind: 'webhook', url, states: ['dead', 'expired'] };
+    expect(over({ 'warren-webhook-url': url, 'warren-webhook-states': 'dead, expired' })).toEqual(both);
+    expect(over({ 'warren-webhook-url': url, 'warren-webhook-states': ['dead', 'expired', 'dead'] })).toEqual(both);
+    expect(over({ 'warren-webhook-url': url, 'warren-reply-outcome': false })).toEqual({ kind: 'webhook', url });
   });
 
   test('a task that would have anything signed is refused at both doors', () => {
