@@ -7,17 +7,16 @@ import type { ZodError } from 'zod';
 import { UNDECODED_HEADERS } from '../amqp/header-guard.ts';
 import { headersToStored } from '../amqp/headers.ts';
 import type { Headers } from '../amqp/headers.ts';
-import { parseInstant, parseSubmissionHeaders, SUBMISSION_HEADERS } from '../amqp/message.ts';
+import { parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
 import { isStorableText } from '../text/storable.ts';
 import type { SubmissionValues } from '../amqp/message.ts';
 import type { ErrorCode } from '../errors/catalogue.ts';
+import { callTo, replyOf, webhookOf } from './asked-callback.ts';
+import type { CallbackRules } from './asked-callback.ts';
 import { WEBHOOK_TYPE } from './callback.ts';
-import type { Callback } from './callback.ts';
 import { parseExact, renderPath, sliceMember } from './json.ts';
 import { clashOf, uniqueOf, uniqueValuesOf } from './unique-rule.ts';
 import { limitKeyOf } from './limit-key.ts';
-import { TERMINAL_STATES } from './state-machine.ts';
-import type { TaskState } from './state-machine.ts';
 import type { Origin, Submission, SubmissionFault } from './submission.ts';
 import { SUBMISSION_MEMBERS, submissionBody } from './submission-body.ts';
 import type { SubmissionBody } from './submission-body.ts';
@@ -29,7 +28,7 @@ export type CheckedSubmission =
   | { readonly kind: 'refused'; readonly faults: readonly [SubmissionFault, ...SubmissionFault[]] };
 
 /** Limits of what comes in, and of who may be told of its end. */
-export interface SubmissionLimits {
+export interface SubmissionLimits extends CallbackRules {
   /** Bytes of a body. */
   readonly messageBytes: number;
   /** Levels that the input may nest. */
@@ -38,10 +37,6 @@ export interface SubmissionLimits {
   readonly headerBytes: number;
   /** True to refuse AMQP publishes without message_id, which could be accepted twice. */
   readonly requireMessageId: boolean;
-  /** Why a webhook may not go to this URL, in words; `undefined` where it may. */
-  readonly webhookFault: (url: string) => string | undefined;
-  /** True for queues of Warren: a publisher must not write into them by our hand. */
-  readonly isOwnQueue: (name: string) => boolean;
 }
 
 /** What is looked at of an AMQP message: a `Delivery` has all of it. */
@@ -301,43 +296,6 @@ function propertyFaults(properties: IncomingMessage['properties'], limits: Submi
     faults.push({ code: 'message-id-missing', field: 'message_id', reason: 'is required here' });
   }
   return faults;
-}
-
-const LONGEST_QUEUE_NAME = 255;
-
-/** Where a publisher wants to be told of the end, or why it cannot be. */
-function replyOf(
-  properties: IncomingMessage['properties'],
-  { isOwnQueue }: SubmissionLimits,
-): Callback | SubmissionFault {
-  const replyTo = textOf(properties['replyTo']);
-  if (replyTo === undefined) return invalid('reply_to', 'is required with warren-reply-outcome');
-  if (Buffer.byteLength(replyTo) > LONGEST_QUEUE_NAME || !isStorableText(replyTo)) {
-    return invalid('reply_to', 'must be the name of a queue');
-  }
-  if (isOwnQueue(replyTo)) return invalid('reply_to', 'must not be a queue of Warren');
-  const correlationId = textOf(properties['correlationId']) ?? textOf(properties['messageId']);
-  return { kind: 'reply', replyTo, ...(correlationId === undefined ? {} : { correlationId }) };
-}
-
-/** A webhook that headers ask for, or why it may not be called. */
-function webhookOf(
-  url: string | undefined,
-  names: readonly string[] | undefined,
-  { webhookFault }: SubmissionLimits,
-): Callback | SubmissionFault | undefined {
-  if (url === undefined) return undefined;
-  const reason = webhookFault(url);
-  if (reason !== undefined) return invalid(SUBMISSION_HEADERS.webhookUrl, reason);
-  const states = names?.map((name) => TERMINAL_STATES.find((state) => state === name));
-  if (states?.some((state) => state === undefined) === true) {
-    return invalid(SUBMISSION_HEADERS.webhookStates, `must be some of ${TERMINAL_STATES.join(', ')}`);
-  }
-  return callTo(url, states as TaskState[] | undefined);
-}
-
-function callTo(url: string, states: readonly TaskState[] | undefined): Callback {
-  return { kind: 'webhook', url, ...(states === undefined ? {} : { states: [...new Set(states)] }) };
 }
 
 /** The publisher's own id of the message, with a digest of all that Warren would make of it. */
