@@ -12,7 +12,9 @@ const base = {
 /** @type {import('jest').Config} */
 export default {
   // A deadline costs nothing while it is not reached, and a busy machine reaches a tight one.
-  testTimeout: 60_000,
+  testTimeout: 240_000,
+  // Each of those that run at once has a fleet of its own.
+  maxConcurrency: 2,
   workerIdleMemoryLimit: '512MB',
   testSequencer: '<rootDir>/test/support/slow-first.cjs',
   projects: [

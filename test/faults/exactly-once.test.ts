@@ -55,7 +55,7 @@ test('what was finished is not repeated by later attempts, and what the timeout 
     expect(attempts.map(({ outcome }) => outcome)).toEqual(['timeout', 'failed']);
     expect(attempts[1]?.error_message).toContain('begun and not finished');
   }
-}, 120_000);
+}, 360_000);
 
 test('a side effect whose process was killed in the middle is reported, and done again only where its author says so', async () => {
   await using fleet = await openFleet(ALONE);
@@ -77,7 +77,7 @@ test('a side effect whose process was killed in the middle is reported, and done
     expect(await resultOf(fleet, done)).toEqual({ charged: -1 });
   }
   await expectSoundHistory(fleet);
-}, 120_000);
+}, 360_000);
 
 async function openEffects(options: Partial<FleetOptions> = {}): Promise<Fleet> {
   const fleet = await openFleet({ ...TASKS, ...options });
@@ -116,7 +116,7 @@ test('invariant 2: an attempt that dies before or after its commit has its data 
     expect(fleet.entries(id).filter(({ event }) => event === 'started')).toHaveLength(winner);
   }
   await expectSoundHistory(fleet);
-}, 120_000);
+}, 360_000);
 
 test('an attempt settles once, whatever its handler does around the commit, in a thread too', async () => {
   await using fleet = await openEffects();
@@ -146,7 +146,7 @@ test('an attempt settles once, whatever its handler does around the commit, in a
     expect({ how, isUndone: isUndone && effects.includes(1) }).toEqual({ how, isUndone: false });
   }
   await expectSoundHistory(fleet);
-}, 120_000);
+}, 360_000);
 
 test('invariant 2: of 50 attempts that settle in transactions of their own while their worker is killed, each has its data once', async () => {
   await using fleet = await openEffects({ workers: 2, queues: 'default:16' });
@@ -168,4 +168,4 @@ test('invariant 2: of 50 attempts that settle in transactions of their own while
     expect(await resultOf(fleet, id)).toEqual({ settledBy: effects[0] });
   }
   await expectSoundHistory(fleet);
-}, 120_000);
+}, 360_000);

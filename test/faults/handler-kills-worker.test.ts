@@ -20,7 +20,7 @@ test('a handler that kills its process starts five times, then its task is dead,
   await expectDeath(fleet, poison);
   expect(await fleet.run()).toBe('succeeded');
   await fleet.ended();
-}, 90_000);
+}, 270_000);
 
 test('among 300 good tasks, one that kills its worker is the only one that dies of it, whoever runs beside it', async () => {
   await using fleet = await openFleet({
@@ -42,7 +42,7 @@ test('among 300 good tasks, one that kills its worker is the only one that dies 
   // Somebody did run beside it, or this test shows nothing.
   const beside = (await fleet.attempts()).filter((attempt) => attempt.task_id !== poison && attempt.outcome === 'lost');
   expect(beside.length).toBeGreaterThan(0);
-}, 120_000);
+}, 360_000);
 
 async function expectDeath(fleet: Fleet, poison: string): Promise<void> {
   await eventually(

@@ -143,7 +143,7 @@ test('an outbox that is full refuses with 503 and keeps its bound, and takes aga
   fleet.brokerProxy.accept();
   await expectAllRanOnce(fleet, accepted);
   expect(await fleet.run()).toBe('succeeded');
-}, 90_000);
+}, 270_000);
 
 test('over slow links to both servers every task runs once', async () => {
   await using fleet = await open();
@@ -152,7 +152,7 @@ test('over slow links to both servers every task runs once', async () => {
   expect(ids).toHaveLength(100);
   await expectAllRanOnce(fleet, 100);
   for (const proxy of proxiesOf(fleet)) proxy.resume();
-}, 90_000);
+}, 270_000);
 
 const proxiesOf = (fleet: Fleet): readonly FaultyProxy[] => [fleet.brokerProxy, fleet.postgresProxy];
 

@@ -44,4 +44,4 @@ test('producers killed at any moment of a retirement lose no task, and the last 
   expect(await tableOf(db, waiting)).toMatch(/^tasks_rest_/);
   expect(await tableOf(db, dead[0] ?? '')).toMatch(/^tasks_rest_/);
   await expectAllAccounted(db);
-}, 240_000);
+}, 720_000);

@@ -96,7 +96,7 @@ test('while an alarm of the broker blocks publishes tasks are accepted, what run
   await expectEnded(fleet, 22);
   expect(await (await fetch(`${fleet.producer().url}/readyz`)).json()).toMatchObject({ status: 'ok' });
   await expectSoundHistory(fleet);
-}, 120_000);
+}, 360_000);
 
 describe('where the broker takes back what is not acked within three seconds', () => {
   const setTimes = async (ackMs: number, lookMs: number): Promise<void> => {

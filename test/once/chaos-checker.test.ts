@@ -68,7 +68,7 @@ async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2 }: Fire)
 test.concurrent('a sound fleet whose workers are killed and frozen breaks no invariant', async () => {
   const faults = ['worker killed', 'worker frozen past its lease'];
   expect(await reportOf({ faults, kinds: ['slow', 'flaky', 'malformed'], drainMs: 60_000 })).toBe('');
-}, 120_000);
+}, 360_000);
 
 test.concurrent('an ack before the claim loses what a killed worker had taken: invariant 1', async () => {
   const module = 'services/worker/attempt.js';
@@ -76,7 +76,7 @@ test.concurrent('an ack before the claim loses what a killed worker had taken: i
   const sabotage = [{ module, from, to: `${from} delivery.ack();` }];
   const report = await reportOf({ faults: ['worker killed'], kinds: ['slow'], sabotage, drainMs: DRAIN_MS });
   expect(report).toContain('invariant 1 is broken: a task has not ended');
-}, 120_000);
+}, 360_000);
 
 test.concurrent('a settle without its fence lets a worker that was taken for dead settle once more: invariant 2', async () => {
   const module = 'services/worker/settles.sql.js';
@@ -92,7 +92,7 @@ test.concurrent('a settle without its fence lets a worker that was taken for dea
   const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: SHORT_DRAIN_MS });
   // Settled twice, or settled as succeeded after somebody else had cancelled it or given it up.
   expect(report).toMatch(/^invariant 2 is broken: /m);
-}, 120_000);
+}, 360_000);
 
 test.concurrent('an outbox row that is dropped instead of published loses its task: invariant 1', async () => {
   const module = 'shared/tasks/outbox.js';
@@ -100,11 +100,11 @@ test.concurrent('an outbox row that is dropped instead of published loses its ta
   const sabotage = [{ module, from, to: `if (invitation.taskId.endsWith('0')) return; ${from}` }];
   const report = await reportOf({ faults: [], kinds: ['fast'], workers: 1, sabotage, drainMs: SHORT_DRAIN_MS });
   expect(report).toContain('invariant 1 is broken: a task has not ended');
-}, 120_000);
+}, 360_000);
 
 test.concurrent('sabotage of a text that is not there ends the process, so that no test passes by mistake', async () => {
   const sabotage = [{ module: 'services/worker/attempt.js', from: 'no such text', to: '' }];
   await expect(
     reportOf({ faults: [], kinds: ['fast'], workers: 1, sabotage, drainMs: SHORT_DRAIN_MS }),
   ).rejects.toThrow(/worker-1 cannot start[\s\S]*sabotage: \S+attempt.js does not hold no such text/);
-}, 120_000);
+}, 360_000);

@@ -110,7 +110,7 @@ for (const page of runnable) {
     isPythonAlone ? pika : (asked.find(({ path }) => path === undefined) ?? asked[0] ?? bash),
     `what ${page} shows works`,
     async () => await expectToWork(page),
-    150_000,
+    450_000,
   );
 }
 

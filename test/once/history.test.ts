@@ -97,4 +97,4 @@ test('what a task went through is shown from acceptance over deaths and replays 
   expect(await linesOf(fleet, lost, 2)).toHaveLength(1);
   const ended = (await get(fleet, `/v1/tasks/${lost}/history`))['items'] as readonly Json[];
   expect(ended[2]).toMatchObject({ kind: 'ended', attempt: 1, by: 'reaper', outcome: 'lost', became: 'pending' });
-}, 180_000);
+}, 540_000);

@@ -110,7 +110,7 @@ test('a recent hour that takes many statements is walked through at once, not ov
     async () => expect(await rows(db, 'select in_progress::int4 from ledger_audits')).toEqual([{ in_progress: 60 }]),
     { withinMs: 60_000 },
   );
-}, 70_000);
+});
 
 describe('stranded', () => {
   test.each([

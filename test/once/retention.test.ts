@@ -203,7 +203,7 @@ describe('a partition whose time is over', () => {
     await settled(db, [PAST]);
     expect(await rows<{ state: string }>(db, 'select state::text from tasks')).toEqual([{ state: 'succeeded' }]);
     await expectNoDifference();
-  }, 60_000);
+  });
 });
 
 test('tasks of the default partition are removed row by row, and a type may have a shorter time', async () => {
@@ -242,4 +242,4 @@ test('whoever reads for long does not make others wait: retention gives way and 
   reader.release(false);
   await settled(db, [PAST]);
   await expectNoDifference();
-}, 60_000);
+});

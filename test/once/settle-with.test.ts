@@ -191,7 +191,7 @@ test('a transaction that is forgotten is ended by Postgres, since it holds the r
   await client.query('rollback');
   const [after] = (await client.query('show idle_in_transaction_session_timeout')).rows as [Record<string, string>];
   expect(after).toEqual({ idle_in_transaction_session_timeout: '0' });
-  await client.query(`set idle_in_transaction_session_timeout = '50ms'`);
+  await client.query(`set idle_in_transaction_session_timeout = '1s'`);
   await client.query('begin');
   await settleWith(client, claim, RESULT, 'warren');
   await worker.settles.whenDecided(claim); // its own bound is shorter, and stays

@@ -102,7 +102,7 @@ test('services that Postgres leaves without an answer in the middle of their sta
     holder.release(true);
   }
   expect(await fleet.run()).toBe('succeeded');
-}, 60_000);
+});
 
 test('services that start before RabbitMQ wait for it, then run', async () => {
   await using fleet = await openFleet({ workers: 0, producers: 0, through: ['broker'] });

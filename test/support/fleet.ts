@@ -298,7 +298,7 @@ export class Fleet implements AsyncDisposable {
       this.#processes.map(async (process) => {
         const hadEnded = process.exitCode !== undefined;
         process.thaw(); // a frozen one hears no SIGTERM
-        const cancel = systemClock.after(25_000, () => process.signal('SIGKILL'));
+        const cancel = systemClock.after(60_000, () => process.signal('SIGKILL'));
         const { code } = await process.terminate();
         cancel();
         // An end that the test brought about is the test's to judge.

@@ -42,7 +42,7 @@ export const promtool: Tool = {
 };
 
 /** Declares a test that needs a tool; `run` gets its path. Where the tool is absent the test is skipped, and its name says why. */
-export function testWith(tool: Tool, name: string, run: (path: string) => Promise<void>, withinMs = 5_000): void {
+export function testWith(tool: Tool, name: string, run: (path: string) => Promise<void>, withinMs = 30_000): void {
   const { path } = tool;
   // oxlint-disable jest/no-disabled-tests, jest/expect-expect, jest/valid-title -- because a tool may be absent; the caller expects and names
   if (path === undefined) test.skip(`${name} [needs ${tool.name}]`, () => undefined);
