@@ -7,12 +7,10 @@ import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { compareBooks } from '../support/fleet.sql.ts';
+import { QUEUE } from './chaos-fleet.ts';
 import type { ChaosFleet } from './chaos-fleet.ts';
 import { countLeftovers } from './evidence.sql.ts';
 import type { Evidence } from './evidence.ts';
-
-/** The only work queue of a fleet under fire. */
-export const QUEUE = 'default';
 
 /** Where to look. */
 export interface Aftermath {

@@ -1,5 +1,5 @@
 /** The fleet under fire: every service more than once, each process behind proxies of its own. */
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { ServiceName } from '../../scripts/fleet.ts';
 import { FaultyProxy } from '../support/faulty-proxy.ts';
 import { ANY_PORT, quickSettings } from '../support/quick-settings.ts';
@@ -17,6 +17,8 @@ export interface ChaosFleetOptions {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** The only work queue. */
+export const QUEUE = 'default';
 /** Milliseconds until a lease lapses. */
 export const LEASE_MS = 3_000;
 const READY_WITHIN_MS = 120_000;
@@ -36,6 +38,9 @@ const SETTINGS = {
   WARREN_WORKER_LOCAL_WAIT_MS: '5000',
   WARREN_RECONCILER_INTERVAL_MS: '1000',
   WARREN_AGING_AFTER_MS: '86400000',
+  // So that a large input need not be large.
+  WARREN_LIMITS_MESSAGE_BYTES: '2048',
+  WARREN_FILES_SWEEP_INTERVAL_MS: '500',
 } as const;
 
 /** Starts everything; nothing is ready yet. */
@@ -47,9 +52,11 @@ export async function openChaosFleet(options: ChaosFleetOptions): Promise<ChaosF
       const broker = await FaultyProxy.open(amqpUrl);
       const postgres = await FaultyProxy.open(databaseUrl);
       const own = {
-        ...quickSettings({ prefix, queues: 'default:8', tasks: TASKS, leaseMs: LEASE_MS, tempDir: join(dir, 'temp') }),
+        ...quickSettings({ prefix, queues: `${QUEUE}:8`, tasks: TASKS, leaseMs: LEASE_MS, tempDir: join(dir, 'temp') }),
         ...ANY_PORT,
         ...SETTINGS,
+        WARREN_FILES_STORE: 'fs',
+        WARREN_FILES_DIRECTORY: resolve(dir, 'files'),
         AMQP_URL: broker.urlOf(amqpUrl),
         DATABASE_URL: postgres.urlOf(databaseUrl),
         ...env,

@@ -3,7 +3,7 @@ import { isTransition, TASK_STATES } from '../../shared/tasks/state-machine.ts';
 import type { TaskState } from '../../shared/tasks/state-machine.ts';
 import type { Violation } from './checker.ts';
 import type { Evidence, Step, TaskRow } from './evidence.ts';
-import { kindOf } from './kinds.ts';
+import { kindOf, MOST_AT_ONCE } from './kinds.ts';
 
 /** Looks at transitions, times and leftovers. */
 export function checkStates({ tasks, steps, left, submissions, cancelled }: Evidence): readonly Violation[] {
@@ -27,10 +27,13 @@ export function checkStates({ tasks, steps, left, submissions, cancelled }: Evid
   ];
 }
 
-function checkStep({ taskId, before, after, attemptBefore, attemptAfter }: Step): readonly Violation[] {
+function checkStep({ taskId, before, after, attemptBefore, attemptAfter, atOnce = 0 }: Step): readonly Violation[] {
   const about = `${taskId} from ${before} to ${after}, attempt ${attemptBefore} to ${attemptAfter}`;
   if (!isState(before) || !isState(after) || !isTransition(before, after)) {
     return [{ invariant: 6, what: 'a transition that is not in the table', about }];
+  }
+  if (atOnce > MOST_AT_ONCE) {
+    return [{ invariant: 6, what: 'more tasks run at once than their limit allows', about: `${about}: ${atOnce}` }];
   }
   const rise = after === 'running' ? 1 : 0;
   if (attemptAfter === attemptBefore + rise) return [];

@@ -5,11 +5,14 @@ import { sql, statement } from '../../shared/postgres/statement.ts';
 export const STEPS_DDL: readonly string[] = [
   `create table chaos_steps (
      n bigint generated always as identity primary key, task_id uuid not null, before task_state not null,
-     after task_state not null, attempt_before int not null, attempt_after int not null)`,
+     after task_state not null, attempt_before int not null, attempt_after int not null, at_once int)`,
   `create function chaos_note_step() returns trigger language plpgsql as $$
      begin
-       insert into chaos_steps (task_id, before, after, attempt_before, attempt_after)
-       values (new.id, old.state, new.state, old.attempt, new.attempt);
+       insert into chaos_steps (task_id, before, after, attempt_before, attempt_after, at_once)
+       values (new.id, old.state, new.state, old.attempt, new.attempt,
+               case when new.state = 'running' and new.concurrency_key is not null then
+                 (select count(*) from tasks
+                   where type = new.type and concurrency_key = new.concurrency_key and state = 'running') end);
        return null;
      end $$`,
   `create trigger chaos_note_step after update of state on tasks for each row execute function chaos_note_step()`,
@@ -76,9 +79,16 @@ export const listChaosLetters = statement<[]>()({
 export const listSteps = statement<[]>()({
   name: 'chaos_list_steps',
   text: sql`
-    select task_id, before::text as before, after::text as after, attempt_before, attempt_after
+    select task_id, before::text as before, after::text as after, attempt_before, attempt_after, at_once
       from chaos_steps order by n`,
-  columns: { task_id: 'uuid', before: 'text', after: 'text', attempt_before: 'int4', attempt_after: 'int4' },
+  columns: {
+    task_id: 'uuid',
+    before: 'text',
+    after: 'text',
+    attempt_before: 'int4',
+    attempt_after: 'int4',
+    at_once: 'int4?',
+  },
 });
 
 /** What must be gone when all is over. */

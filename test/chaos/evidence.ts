@@ -50,6 +50,8 @@ export interface Step {
   readonly after: string;
   readonly attemptBefore: number;
   readonly attemptAfter: number;
+  /** At the start of an attempt whose type has a limit: tasks that run under its key, this one too. */
+  readonly atOnce?: number;
 }
 
 /** A worker's time under one id. */
@@ -126,6 +128,7 @@ export async function readTables(db: Database): Promise<Pick<Evidence, 'tasks' |
       after: row.after,
       attemptBefore: row.attempt_before,
       attemptAfter: row.attempt_after,
+      ...(row.at_once === null ? {} : { atOnce: row.at_once }),
     })),
   };
 }

@@ -1,7 +1,9 @@
 /** The faults: a table of what can be done to a fleet and its servers, each with who is hit and how long it lasts. */
+import { call } from '../../scripts/call.ts';
+import { toError } from '../../shared/errors/to-error.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import type { FaultyProxy } from '../support/faulty-proxy.ts';
-import { LEASE_MS } from './chaos-fleet.ts';
+import { LEASE_MS, QUEUE } from './chaos-fleet.ts';
 import type { ChaosFleet } from './chaos-fleet.ts';
 import type { ChaosServers } from './servers.ts';
 import type { Supervised } from './supervised.ts';
@@ -28,7 +30,7 @@ export interface Aim {
 export interface Fault {
   readonly name: string;
   /** Faults of one lane never overlap; those of different lanes do. */
-  readonly lane: 'services' | 'links' | 'servers';
+  readonly lane: 'services' | 'links' | 'servers' | 'operators';
   /** What it cannot do without. */
   readonly needs?: 'broker' | 'ctl' | 'database';
   /** Least and most milliseconds that it lasts. */
@@ -212,8 +214,64 @@ const QUEUE_FAULTS: readonly Fault[] = [
   },
 ];
 
+/** Asks a producer until one does it: what an operator began must be ended, whatever burns. */
+async function askProducer({ fleet }: FaultSite, path: string, body: object, choice: number): Promise<void> {
+  const untilMs = systemClock.monotonicMs() + ASK_WITHIN_MS;
+  for (let last = 'no producer is up'; ; await systemClock.sleep(250)) {
+    try {
+      const url = fleet.url('producer', choice);
+      if (url !== undefined) {
+        const { status } = await call(url, 'POST', path, body);
+        if (status === 200) return;
+        last = `answered ${status}`;
+      }
+    } catch (thrown) {
+      last = toError(thrown).message; // killed, cut off, too late
+    }
+    if (systemClock.monotonicMs() > untilMs) throw new Error(`${path}: ${last}`);
+  }
+}
+
+const ASK_WITHIN_MS = 120_000;
+
+function toQueue(
+  name: string,
+  holdMs: Fault['holdMs'],
+  { begin, end, body = {} }: { readonly begin: string; readonly end: string; readonly body?: object },
+): Fault {
+  const path = (verb: string): string => `/v1/queues/${QUEUE}/${verb}`;
+  return {
+    name,
+    lane: 'operators',
+    holdMs,
+    target: () => ALL,
+    strike: async (site, aim) => {
+      await askProducer(site, path(begin), { reason: 'chaos', ...body }, aim.choice);
+      await hold(aim);
+      await askProducer(site, path(end), { reason: 'chaos' }, 1 - aim.choice);
+    },
+  };
+}
+
+/** What operators do while all burns: tasks are held back, wait for turns, and are let go again. */
+const OPERATOR_FAULTS: readonly Fault[] = [
+  toQueue('queue paused by an operator', [500, 4_000], { begin: 'pause', end: 'resume' }),
+  toQueue('queue drained by an operator', [500, 3_000], { begin: 'drain', end: 'resume' }),
+  toQueue('queue made fair for a while', [3_000, 10_000], {
+    begin: 'fair',
+    end: 'unfair',
+    body: { key: 'input.tenant', weights: { b: 3 }, depth: 20 },
+  }),
+];
+
 /** All faults. */
-export const FAULTS: readonly Fault[] = [...SERVICE_FAULTS, ...LINK_FAULTS, ...SERVER_FAULTS, ...QUEUE_FAULTS];
+export const FAULTS: readonly Fault[] = [
+  ...SERVICE_FAULTS,
+  ...LINK_FAULTS,
+  ...SERVER_FAULTS,
+  ...QUEUE_FAULTS,
+  ...OPERATOR_FAULTS,
+];
 
 /** Those that can be done to these servers. */
 export function possibleFaults(faults: readonly Fault[], { broker, database }: ChaosServers): readonly Fault[] {

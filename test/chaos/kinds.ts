@@ -24,6 +24,12 @@ export interface Kind {
   };
 }
 
+/** Tasks of the limited type that run at once under a key. */
+export const MOST_AT_ONCE = 2;
+
+/** Some of them are more than a row holds. */
+const LARGE_ROW = 'a row of a large input, which goes to the store of files '.repeat(2);
+
 /** All kinds. Those that kill their worker are rare: each takes with it whatever else runs there. */
 export const KINDS: readonly Kind[] = [
   { name: 'fast', weight: 40, type: 'fault.step', ends: 'succeeded', draw: () => ({ input: {} }) },
@@ -69,6 +75,22 @@ export const KINDS: readonly Kind[] = [
     type: 'chaos.threaded',
     ends: 'succeeded',
     draw: (between) => ({ input: { ms: between(0, 50) } }),
+  },
+  {
+    name: 'limited',
+    weight: 6,
+    type: 'chaos.limited',
+    ends: 'succeeded',
+    draw: (between) => ({ input: { ms: between(0, 150), tenant: ['a', 'b', 'c'][between(0, 2)] } }),
+  },
+  {
+    name: 'large',
+    weight: 4,
+    type: 'chaos.large',
+    ends: 'succeeded',
+    draw: (between) => ({
+      input: { tenant: 'b', rows: Array.from({ length: between(50, 90) }, (_row, n) => LARGE_ROW + n) },
+    }),
   },
   {
     name: 'malformed',

@@ -22,7 +22,7 @@ export interface Planned extends Aim {
   readonly afterMs: number;
 }
 
-const LANES = ['services', 'links', 'servers'] as const;
+const LANES = ['services', 'links', 'servers', 'operators'] as const;
 const QUIET_MS = { least: 300, most: 2_500 } as const;
 
 /** Injects faults until the time is over; resolves when the last of them is mended. Never rejects for a fault that failed. */
@@ -46,7 +46,7 @@ export async function inject(
       const target = planned.fault.target(site, planned);
       const held = planned.holdMs === 0 ? '' : ` for ${(planned.holdMs / 1_000).toFixed(1)} s`;
       options.tell(
-        `${seconds.padStart(6)} s  ${planned.fault.name}${target === ALL && planned.fault.lane === 'servers' ? '' : `: ${target}`}${held}`,
+        `${seconds.padStart(6)} s  ${planned.fault.name}${target === ALL && planned.fault.lane !== 'links' ? '' : `: ${target}`}${held}`,
       );
       const done = await strike(site, planned, target);
       if (done.failed !== undefined) options.tell(`          could not be injected: ${done.failed}`);

@@ -1,7 +1,9 @@
 /** Task types for chaos that the fault tests do not have: one that takes its worker with it, and one that runs in a thread. */
 import { z } from 'zod';
 import { defineTask } from '../../shared/tasks/define-task.ts';
+import { NonRetryable } from '../../shared/tasks/handler-errors.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { MOST_AT_ONCE } from './kinds.ts';
 import { journalled, note } from '../support/tasks/journal.ts';
 
 const QUICK_RETRY = { maxAttempts: 3, firstDelayMs: 50, maxDelayMs: 200 } as const;
@@ -33,5 +35,33 @@ export const threaded = defineTask({
     await systemClock.sleep(ms, ctx.signal);
     ctx.signal.throwIfAborted();
     note(journal, ctx, 'ended');
+  },
+});
+
+/** Of which two run at once for each tenant, and twenty start in a second. */
+export const limited = defineTask({
+  name: 'chaos.limited',
+  input: z.strictObject({ ...journalled, ms: z.int().min(0), tenant: z.string() }),
+  retry: QUICK_RETRY,
+  concurrency: { limit: MOST_AT_ONCE, key: 'input.tenant' },
+  rate: { limit: 20, perMs: 1_000, key: 'input.tenant' },
+  run: async ({ journal, ms }, ctx) => {
+    note(journal, ctx, 'started');
+    await systemClock.sleep(ms, ctx.signal);
+    ctx.signal.throwIfAborted();
+    note(journal, ctx, 'ended');
+  },
+});
+
+/** Whose input does not fit its row. Every row of it must come. */
+export const large = defineTask({
+  name: 'chaos.large',
+  input: z.strictObject({ ...journalled, tenant: z.string(), rows: z.array(z.string()).min(50) }),
+  retry: QUICK_RETRY,
+  run: ({ journal, rows }, ctx) => {
+    note(journal, ctx, 'started');
+    if (!rows.every((row, n) => row.endsWith(` ${n}`))) throw new NonRetryable('rows are missing');
+    note(journal, ctx, 'ended');
+    return { rows: rows.length };
   },
 });

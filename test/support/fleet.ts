@@ -235,7 +235,7 @@ export class Fleet implements AsyncDisposable {
         if (!isEnded) throw new Error(`not all ended: ${JSON.stringify(books)}\n${this.tails()}`);
         return books;
       },
-      { withinMs, everyMs: 50 },
+      { withinMs },
     );
   }
 

@@ -90,7 +90,7 @@ export class ServiceProcess {
           const body = await answer.text();
           if (!answer.ok || body.includes('"degraded"')) throw new Error(body);
         },
-        { withinMs, everyMs: 25 },
+        { withinMs },
       );
     } catch (thrown) {
       throw new Error(`${this.name} is not ready:\n${this.tail()}`, { cause: thrown });

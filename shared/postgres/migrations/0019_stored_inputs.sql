@@ -1,5 +1,7 @@
 -- Inputs too large for a row: the bytes are in the store of files, and the row keeps an outline of them.
--- breaking: no
+-- breaking: yes
+--
+-- A worker that does not know stored inputs would hand the outline to its handler, so older ones must not start any more.
 
 -- The file with the whole input. `input` is its outline then: what is small in it, so that searches, limits and turns find their keys.
 alter table tasks add column input_file uuid;

@@ -157,6 +157,7 @@ const BROKEN: readonly (readonly [invariant: number | string, what: string, chan
   [2, 'a run without a claim', also('runs', runOf('a', 2, 'started'))],
   [2, 'succeeded without a run to its end', without('runs', 1)],
   [2, 'an attempt both succeeded and did not', also('attempts', attemptOf('a', 1, 'lost'))],
+  [6, 'more tasks run at once than their limit allows', replaced('steps', 0, { atOnce: 3 })],
   [3, 'an attempt is not in the history', without('attempts', 0)],
   [3, 'a run that was through was repeated without a cause', replaced('attempts', 0, { outcome: 'deferred' })],
   [
