@@ -24,6 +24,7 @@ import {
   holdPartitions,
   judgeTasks,
   keepTasks,
+  leaveTasks,
   lockRetirement,
   quietPartition,
   readPartitions,
@@ -149,6 +150,7 @@ export async function retireStep(
     }
     const judged = await judge(tx, rules, { after: walkedTo, lower, upper });
     if (judged.kept.length > 0) await run(tx, keepTasks, judged.kept);
+    if (judged.over.length > 0) await run(tx, leaveTasks, judged.over);
     await forgetTasks(tx, judged.over);
     if (judged.lastId !== undefined) {
       await run(tx, advanceRetirement, judged.lastId, judged.kept.length, judged.over);

@@ -228,6 +228,13 @@ export const keepTasks = statement<[ids: readonly string[]]>()({
   columns: { kept: 'int4?' },
 });
 
+/** Takes tasks that are over out of where those that stay are going to be. */
+export const leaveTasks = statement<[ids: readonly string[]]>()({
+  name: 'leave_tasks',
+  text: sql`select leave_tasks($1::uuid[])::text as done`,
+  columns: { done: 'text?' },
+});
+
 /** Moves the retirement on, and writes down what is going to be counted as retired. */
 export const advanceRetirement = statement<[walkedTo: string, kept: number, over: readonly string[]]>()({
   name: 'advance_retirement',

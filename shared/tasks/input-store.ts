@@ -23,7 +23,7 @@ export interface InputStoreDeps extends Omit<KeepFileDeps, 'store'> {
 export interface InputStoreOptions {
   /** Bytes that an input may have in its row. */
   readonly rowBytes: number;
-  /** Milliseconds from the begin of an upload to the first look of the sweeper. */
+  /** Milliseconds from the begin of an upload to the first look of the sweeper; ten minutes where it is less. */
   readonly graceMs: number;
 }
 
@@ -37,6 +37,8 @@ export interface KeptInput {
 
 /** Milliseconds that storing or reading one input may take: a request, a delivery or a batch waits for it. */
 const WITHIN_MS = 30_000;
+/** Milliseconds that an input at least has until a task refers to it: a replay mends many before it sends them. */
+const LEAST_GRACE_MS = 600_000;
 
 /** Stores inputs and reads them. */
 export class InputStore {
@@ -61,7 +63,7 @@ export class InputStore {
     const { db, store } = this.#deps;
     if (store === undefined) throw new WarrenError('file-store-missing');
     const id = newId<string>();
-    const [begun] = await run(db, beginInput, id, taskId, this.#options.graceMs);
+    const [begun] = await run(db, beginInput, id, taskId, Math.max(this.#options.graceMs, LEAST_GRACE_MS));
     if (begun === undefined) throw new WarrenError('database-unavailable'); // nobody has taken it for a prefix yet
     const file = { id, key: begun.key, kind: 'input' } as const;
     const signal = AbortSignal.timeout(WITHIN_MS);

@@ -32,6 +32,7 @@ create function input_json(input bytea) returns jsonb language plpgsql; -- sourc
 create function input_text(input bytea) returns text language plpgsql; -- source md5 be2918ea7634073d55ce35aa76888962
 create function json_as_written(value json) returns text language plpgsql; -- source md5 19d1c4c244702de3475b23cccbc81e21
 create function keep_tasks(ids uuid[]) returns integer language plpgsql; -- source md5 306e4c65d29fe07e39d2c1c553020bf2
+create function leave_tasks(ids uuid[]) returns void language plpgsql; -- source md5 640b42a8956a0598f1f4ee16048b2e59
 create function limit_key(path text, input json) returns text language plpgsql; -- source md5 015ce81d4409807c324ee04fa3273db3
 create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
 create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c

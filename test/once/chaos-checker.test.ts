@@ -89,7 +89,8 @@ test.concurrent('a settle without its fence lets a worker that was taken for dea
     { module, from: `and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'`, to: '' },
   ];
   const faults = ['worker frozen past its lease'];
-  const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: SHORT_DRAIN_MS });
+  // Nothing is lost by it, so however busy the machine is, all ends.
+  const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: 60_000 });
   // Settled twice, or settled as succeeded after somebody else had cancelled it or given it up.
   expect(report).toMatch(/^invariant 2 is broken: /m);
 }, 360_000);

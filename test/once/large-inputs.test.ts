@@ -258,7 +258,7 @@ describe('an input that is too large for its row', () => {
     await eventually(
       async () => {
         await db.query({
-          text: `update files set sweep_at = clock_timestamp() where kind = 'input' and sweep_at > clock_timestamp() + interval '1 hour'`,
+          text: `update files set sweep_at = clock_timestamp() where kind = 'input' and sweep_at > clock_timestamp() + interval '10 s'`,
         });
         expect(await inputs()).toEqual(await kept());
         expect(await filesBelow(folder.path)).toHaveLength((await fileRows(fleet)).length);

@@ -184,6 +184,24 @@ describe('a partition whose time is over', () => {
     await expectNoDifference();
   });
 
+  test('counts once what ended after its retirement had begun, and was over when it was judged', async () => {
+    await partitionOfDays(db, 50, 45);
+    await addEnded(db, 100, daysAgo(48));
+    const late = await addTask(db, { id: idOf(daysAgo(46)) });
+    const { retire } = planRound(someRules(), await partitions(db), systemClock.now().getTime());
+    expect(await beginToRetire(db, retire as Retirement)).toBe(true);
+    const worker = await openWorker(db);
+    await worker.settles.succeed(await worker.win(late), undefined);
+    // A month later.
+    const text = 'update tasks set finished_at = to_timestamp($2::float8 / 1000) where id = $1';
+    await db.query({ text, values: [late, daysAgo(40)] });
+    const step = async () => await retireStep(db, someRules(), { mostKept: 1_000, holdMs: 1 });
+    while ((await step())?.kind === 'more');
+    expect(await finishToRetire(db)).toBe(true);
+    expect(await count(db, 'tasks')).toBe(0);
+    await expectNoDifference();
+  });
+
   test('a table that changes under a retirement ends it, harms nobody, and it begins anew', async () => {
     await partitionOfDays(db, 50, 45);
     await addEnded(db, 4_000, daysAgo(48));

@@ -244,9 +244,9 @@ export class Fleet implements AsyncDisposable {
     await run(this.database.database, makeDue);
   }
 
-  /** Submits one task and waits until it has ended; gives its state. */
+  /** Submits one task, again where the fleet has just got over something, and waits until it has ended; gives its state. */
   async run(input: NewTask['input'] = {}, withinMs = 15_000): Promise<string> {
-    const [id = ''] = await this.submit({ input });
+    const [id = ''] = await eventually(async () => await this.submit({ input }));
     return await eventually(
       async () => {
         const { state, finished_at: finishedAt } = await this.task(id);

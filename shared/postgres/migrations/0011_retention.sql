@@ -140,6 +140,14 @@ begin
 end
 $$;
 
+-- Takes tasks whose time is over out of the target: one that changed after the retirement began, and before it was judged, was put
+-- there. Only erasing changes what is over, and that waits for its turn, so none comes back.
+create function leave_tasks(ids uuid[]) returns void language plpgsql as $$
+begin
+  execute format('delete from %I where id = any($1)', (select target from task_retirements)) using ids;
+end
+$$;
+
 -- Puts the target where the sources were, in one transaction that sees everybody else out first. Counts what is gone.
 create function finish_task_retirement() returns void language plpgsql set lock_timeout = '100ms' as $$
 declare
