@@ -80,6 +80,8 @@ async function lockLetters(fleet: Fleet): Promise<LockedLetters> {
   const { database } = fleet.database;
   const holder = await database.checkOut();
   await holder.query({ text: 'begin' });
+  // It stands idle for as long as processes take to start.
+  await holder.query({ text: 'set local idle_in_transaction_session_timeout = 0' });
   await holder.query({ text: 'select id from dead_letters for update' });
   return {
     release: () => holder.release(true),

@@ -29,15 +29,17 @@ interface Fire {
   readonly drainMs: number;
   /** Default 2. */
   readonly workers?: number;
+  /** Default 1. */
+  readonly seed?: number;
 }
 
 /** The report of a short run; empty where every invariant held. */
-async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2 }: Fire): Promise<string> {
+async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2, seed = 1 }: Fire): Promise<string> {
   const opened = await openDatabase();
   const dir = await mkdtemp(join(tmpdir(), 'warren-chaos-'));
   try {
     const { violations } = await runChaos({
-      seed: 1,
+      seed,
       seconds: SECONDS,
       drainMs,
       servers: {
@@ -65,6 +67,15 @@ async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2 }: Fire)
   }
 }
 
+/** Whether a frozen worker held anything is a matter of how busy the machine is: the first of a few runs whose report shows it. */
+async function reportShowing(what: RegExp, fire: Fire): Promise<string> {
+  let report = '';
+  for (let seed = 1; seed <= MOST_RUNS && !what.test(report); seed += 1) report = await reportOf({ ...fire, seed });
+  return report;
+}
+
+const MOST_RUNS = 4;
+
 test.concurrent('a sound fleet whose workers are killed and frozen breaks no invariant', async () => {
   const faults = ['worker killed', 'worker frozen past its lease'];
   expect(await reportOf({ faults, kinds: ['slow', 'flaky', 'malformed'], drainMs: 60_000 })).toBe('');
@@ -90,10 +101,11 @@ test.concurrent('a settle without its fence lets a worker that was taken for dea
   ];
   const faults = ['worker frozen past its lease'];
   // Nothing is lost by it, so however busy the machine is, all ends.
-  const report = await reportOf({ faults, kinds: ['slow'], sabotage, drainMs: 60_000 });
+  const broken = /^invariant 2 is broken: /m;
+  const report = await reportShowing(broken, { faults, kinds: ['slow'], sabotage, drainMs: 60_000 });
   // Settled twice, or settled as succeeded after somebody else had cancelled it or given it up.
-  expect(report).toMatch(/^invariant 2 is broken: /m);
-}, 360_000);
+  expect(report).toMatch(broken);
+}, 900_000);
 
 test.concurrent('an outbox row that is dropped instead of published loses its task: invariant 1', async () => {
   const module = 'shared/tasks/outbox.js';

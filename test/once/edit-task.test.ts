@@ -301,6 +301,7 @@ test('a cancel that waited for an edit of the deadline leaves nothing beside the
   const id = await addTask(db(), { type: 'mail.send' });
   const editing = await db().checkOut();
   await editing.query({ text: 'begin' });
+  await editing.query({ text: 'set local idle_in_transaction_session_timeout = 0' });
   await editing.query({
     text: `with edited as (
              update tasks set generation = generation + 1, deadline = '2099-01-31' where id = $1 returning id, deadline)

@@ -273,6 +273,7 @@ describe('a cancel', () => {
     const id = await submit();
     const held = await api.db.database.checkOut();
     await held.query({ text: 'begin' });
+    await held.query({ text: 'set local idle_in_transaction_session_timeout = 0' });
     await held.query({
       text: `update tasks set state = 'retrying', run_at = now(), failures = 1 where id = $1`,
       values: [id],

@@ -168,11 +168,11 @@ test('between two renewals a worker hears of cancels of its own tasks, once it i
   await leased(open);
   const [mine, others] = [await openWorker(db, { worker: open.leases.workerId }), await openWorker(db)];
   const [own, strange] = [await mine.win(await addTask(db)), await others.win(await addTask(db))];
-  const renewed = (await lease(open))?.['renewed_at'];
   const actor = { name: 'anna', role: 'operator' } as const;
   await cancelTask(db, strange.taskId, { actor, reason: undefined });
   await cancelTask(db, own.taskId, { actor, reason: undefined });
   await eventually(() => expect(open.heard.cancels).toEqual([own.taskId]));
+  const renewed = (await lease(open))?.['renewed_at'];
   // Asked for again and again it is told again, and a few times for many: looks have a distance.
   const before = open.heard.cancels.length;
   await Promise.all(

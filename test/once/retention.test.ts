@@ -240,6 +240,7 @@ test('whoever reads for long does not make others wait: retention gives way and 
   const worker = await openWorker(db);
   const reader = await db.checkOut();
   await reader.query({ text: 'begin' });
+  await reader.query({ text: 'set local idle_in_transaction_session_timeout = 0' });
   await reader.query({ text: 'select count(*) from tasks' });
   await using retention = await openRetention(db);
   const waits: number[] = [];

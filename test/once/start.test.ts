@@ -88,6 +88,7 @@ test('services that Postgres leaves without an answer in the middle of their sta
   const holder = await fleet.database.database.checkOut();
   try {
     await holder.query({ text: 'begin' });
+    await holder.query({ text: 'set local idle_in_transaction_session_timeout = 0' });
     await holder.query({ text: 'lock table queues in access exclusive mode' });
     const env = {
       WARREN_LOG_LEVEL: 'debug',
