@@ -24,6 +24,8 @@ export interface Planned extends Aim {
 
 const LANES = ['services', 'links', 'servers', 'operators'] as const;
 const QUIET_MS = { least: 300, most: 2_500 } as const;
+/** An operator whose call must go through, however long no producer answers, would have the queue paused half of the time. */
+const OPERATOR_QUIET_MS = { least: 8_000, most: 20_000 } as const;
 
 /** Injects faults until the time is over; resolves when the last of them is mended. Never rejects for a fault that failed. */
 export async function inject(
@@ -64,7 +66,8 @@ export function* planOf(faults: readonly Fault[], random: () => number): Generat
   while (faults.length > 0) {
     for (const fault of shuffled(faults, random)) {
       const [least, most] = fault.holdMs;
-      const afterMs = QUIET_MS.least + random() * (QUIET_MS.most - QUIET_MS.least);
+      const quiet = fault.lane === 'operators' ? OPERATOR_QUIET_MS : QUIET_MS;
+      const afterMs = quiet.least + random() * (quiet.most - quiet.least);
       yield { fault, afterMs, choice: random(), holdMs: least + random() * (most - least) };
     }
   }
