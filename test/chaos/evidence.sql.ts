@@ -103,7 +103,8 @@ export const countLeftovers = statement<[]>()({
            (select count(*) from leases) as leases,
            (select count(*) from dead_letters
              where recorded_at is null and died_at < clock_timestamp() - interval '75 s') as unrecorded_letters,
-           (select count(*) from dead_letters where group_id is null) as ungrouped_letters,
+           (select count(*) from dead_letters
+             where group_id is null and died_at < clock_timestamp() - interval '75 s') as ungrouped_letters,
            (select count(*)
               from failure_groups g
               full join (select group_id as id, count(*) as letters, count(*) filter (where state = 'open') as open_letters

@@ -32,7 +32,7 @@ Logs of the run are kept in .warren/chaos.
 
 const PREFIX = 'chaos';
 const DATABASE = 'warren_chaos';
-const DRAIN_MS = 120_000;
+const DRAIN_MS = 300_000;
 const COUNTS = { producer: 2, worker: 3, 'dead-letter-handler': 2 } as const;
 const EXIT_CANNOT_RUN = 2;
 
