@@ -207,14 +207,15 @@ function readInto(values: SubmissionValues, key: SubmissionKey, value: unknown):
       values.maxAttempts = value;
       return undefined;
     case 'tags': {
-      const tags = typeof value === 'string' ? value.split(',').map((tag) => tag.trim()) : value;
+      const tags = listOf(value);
       const reason = findTagsFault(tags);
       if (reason !== undefined) return reason;
       values.tags = [...new Set(tags as string[])];
       return undefined;
     }
     case 'businessKey':
-    case 'uniqueKey': {
+    case 'uniqueKey':
+    case 'webhookUrl': {
       const reason = findTextFault(value, MESSAGE_LIMITS[`${key}Length`]);
       if (reason !== undefined) return reason;
       values[key] = value as string;
@@ -238,14 +239,8 @@ function readInto(values: SubmissionValues, key: SubmissionKey, value: unknown):
       if (typeof value !== 'boolean') return 'must be true or false, sent as a boolean';
       values.replyOutcome = value;
       return undefined;
-    case 'webhookUrl': {
-      const reason = findTextFault(value, MESSAGE_LIMITS.webhookUrlLength);
-      if (reason !== undefined) return reason;
-      values.webhookUrl = value as string;
-      return undefined;
-    }
     case 'webhookStates': {
-      const states = typeof value === 'string' ? value.split(',').map((state) => state.trim()) : value;
+      const states = listOf(value);
       const reason = findTagsFault(states);
       if (reason !== undefined) return reason.replaceAll('tag', 'state');
       values.webhookStates = [...new Set(states as string[])];
@@ -253,6 +248,10 @@ function readInto(values: SubmissionValues, key: SubmissionKey, value: unknown):
     }
   }
 }
+
+/** A list, also where it came as one text with commas. */
+const listOf = (value: unknown): unknown =>
+  typeof value === 'string' ? value.split(',').map((each) => each.trim()) : value;
 
 function findTagsFault(tags: unknown): string | undefined {
   if (!Array.isArray(tags)) return 'must be a list of texts, or one text with commas';

@@ -23,7 +23,10 @@ export const CATALOGUE = {
   // Requests and messages.
   'body-invalid': wrong(400, 'The body is not valid JSON, or not what this address takes.'),
   'body-too-deep': wrong(400, 'The body nests deeper than the limit allows.'),
-  'body-too-large': wrong(413, 'The body is larger than the limit allows.'),
+  'body-too-large': wrong(
+    413,
+    'The body is larger than the limit allows; inputs may be larger where files.store is set.',
+  ),
   'content-type-unsupported': wrong(415, 'Send the body as application/json in UTF-8.'),
   'field-invalid': wrong(400, 'A field has a value that is not allowed.'),
   'header-unknown': wrong(400, 'A warren-* header is not one of the documented ones.'),

@@ -47,13 +47,16 @@ export function problemHeaders(problem: Problem): Readonly<Record<string, string
 
 /**
  * The error to answer for whatever was thrown while a request was handled. What is not known to be the caller's fault
- * becomes `internal`, of which nothing is shown.
+ * becomes `internal`, of which nothing is shown. `bodyLimit`: bytes that the route takes.
  */
-export function errorToAnswer(thrown: unknown): WarrenError {
+export function errorToAnswer(thrown: unknown, bodyLimit?: number): WarrenError {
   if (isWarrenError(thrown)) return thrown;
   const fault = firstValidationFault(thrown);
   if (fault !== undefined) return new WarrenError('field-invalid', fault, thrown);
   const known = FRAMEWORK_CODES.get(codeOf(thrown) ?? '');
+  if (known === 'body-too-large' && bodyLimit !== undefined) {
+    return new WarrenError(known, { field: 'body', reason: `the limit is ${bodyLimit} bytes` }, thrown);
+  }
   if (known !== undefined) return new WarrenError(known, {}, thrown);
   return new WarrenError(isCallersFault(thrown) ? 'request-invalid' : 'internal', {}, thrown);
 }

@@ -252,7 +252,7 @@ function measure(app: App, { metrics }: HttpServerDeps): void {
 }
 
 function sendProblem(log: Logger, thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const error = errorToAnswer(thrown);
+  const error = errorToAnswer(thrown, request.routeOptions.bodyLimit);
   const problem = problemOf(error, pathOf(request));
   const isOurFault = problem.status >= 500 && error.code !== 'outbox-full';
   if (isOurFault) {

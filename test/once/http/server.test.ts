@@ -92,7 +92,12 @@ describe('bodies', () => {
     ['an unknown member', '{"name":"a","x":1}', 400, { type: 'field-invalid' }],
     ['__proto__', '{"name":"a","__proto__":{"polluted":1}}', 400, {}],
     ['too deep', `{"name":${'['.repeat(9)}${']'.repeat(9)}}`, 400, { type: 'body-too-deep' }],
-    ['too large', `{"name":"${'x'.repeat(2_000)}"}`, 413, { type: 'body-too-large' }],
+    [
+      'too large',
+      `{"name":"${'x'.repeat(2_000)}"}`,
+      413,
+      { type: 'body-too-large', detail: 'body: the limit is 2000 bytes' },
+    ],
     ['U+0000', '{"name":"\\u0000"}', 400, { type: 'text-invalid', field: 'name' }],
   ])('%s is a problem that names what is wrong', async (_what, body, status, members) => {
     const url = await serve();
