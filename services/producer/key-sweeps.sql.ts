@@ -4,7 +4,7 @@
  */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import type { Sql, Statement } from '../../shared/postgres/statement.ts';
-import { isKeyHeld } from '../../shared/tasks/beside.sql.ts';
+import { isKeyHeld, oneById } from '../../shared/tasks/beside.sql.ts';
 
 const swept = { last_type: 'text?', last_key: 'text?', swept: 'int4?' } as const;
 type Sweep = Statement<[afterType: string, afterKey: string, limit: number], typeof swept>;
@@ -56,8 +56,12 @@ export const sweepConcurrencyGroups: Sweep = statement<[afterType: string, after
       select s.type, s.key
         from step s
         cross join unnest(s.places) as u (place)
-        join tasks t on t.id = split_part(u.place, '/', 1)::uuid
-       where t.state = 'running' and t.claim_id = split_part(u.place, '/', 2)::uuid
+        cross join lateral ${oneById(
+          sql`id`,
+          sql`split_part(u.place, '/', 1)::uuid`,
+          sql`
+          and state = 'running' and claim_id = split_part(u.place, '/', 2)::uuid`,
+        )} t
     ), idle as (
       select g.type, g.key
         from step s

@@ -1,6 +1,6 @@
 /** The statements about queues as operators see them. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { turnsWaiting } from '../../shared/tasks/beside.sql.ts';
+import { oneById, turnsWaiting } from '../../shared/tasks/beside.sql.ts';
 
 /** Every queue with its mode, how many of its tasks run, and whether tasks of it are held back. A row per queue, and one per claim. */
 export const showQueues = statement<[]>()({
@@ -10,8 +10,7 @@ export const showQueues = statement<[]>()({
       select t.queue, count(*)::int4 as tasks
         from claims c
         cross join unnest(c.task_ids) as u (id)
-        join tasks t on t.id = u.id
-       where t.state = 'running' and t.claim_id = c.id
+        cross join lateral ${oneById(sql`queue`, sql`u.id`, sql`and state = 'running' and claim_id = c.id`)} t
        group by t.queue
     )
     select q.name, q.mode, q.mode_reason, q.mode_by, q.mode_since, coalesce(r.tasks, 0) as running,

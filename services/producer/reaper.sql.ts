@@ -1,6 +1,6 @@
 /** The statements that find dead workers and free what they held. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { cancelWaiting, countInLedger, ofThisDeath, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { cancelWaiting, countInLedger, ofThisDeath, oneById, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** How long ago Postgres started, in milliseconds: a lease lapses only over time in which Postgres could be reached. */
 export const readUptime = statement<[]>()({
@@ -45,12 +45,15 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
                else 'pending'
              end::task_state as next_state,
              clock_timestamp() as at
-        from orphaned o
-        cross join unnest(o.task_ids) as u (task_id)
-        join tasks t on t.id = u.task_id
-       where t.state = 'running' and t.claim_id = o.id
-       order by t.id
-         for no key update of t
+        from (
+          select o.id, o.alone, u.task_id from orphaned o cross join unnest(o.task_ids) as u (task_id) order by u.task_id
+        ) o
+        cross join lateral ${oneById(
+          sql`id, attempt, worker, started_at, lost_alone`,
+          sql`o.task_id`,
+          sql`
+          and state = 'running' and claim_id = o.id for no key update`,
+        )} t
     ), freed as (
       update tasks t
          set state = l.next_state, lost_attempts = t.lost_attempts + 1,
@@ -58,7 +61,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
              invited_at = case when l.next_state = 'pending' then l.at else t.invited_at end,
              finished_at = case when l.next_state <> 'pending' then l.at end
         from locked l
-       where t.id = l.id and t.attempt = l.attempt and t.state = 'running'
+       where t.id = any(array(select id from locked)) and t.id = l.id and t.attempt = l.attempt and t.state = 'running'
       returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
     ), counted as (${countInLedger(sql`state::text`, sql`freed where state in ('dead', 'cancelled')`)}
     ), history as (
@@ -107,11 +110,13 @@ export const followCancelRequests = statement<[]>()({
   text: sql`
     with left_over as (
       select t.id, t.state, t.generation
-        from cancel_requests c
-        join tasks t on t.id = c.task_id
-       where t.state <> 'running'
-       order by t.id
-         for no key update of t skip locked
+        from (select task_id from cancel_requests order by task_id) c
+        cross join lateral ${oneById(
+          sql`id, state, generation`,
+          sql`c.task_id`,
+          sql`
+          and state <> 'running' for no key update skip locked`,
+        )} t
     ), cancelled as (${cancelWaiting(sql`left_over`)}
     ), counted as (${countInLedger(sql`'cancelled'`, sql`cancelled`)}
     ), no_longer_due as (

@@ -140,3 +140,10 @@ export const turnsWaiting: Sql = sql`
 
 /** Where the file `id` of the installation `i` lies in the store. */
 export const keyOf = (id: Sql): Sql => sql`i.store_id::text || '/' || right(${id}::text, 2) || '/' || ${id}::text`;
+
+/**
+ * The task of an id, to be joined laterally to the rows that name it. Always by its key: a session keeps a plan from when there were few tasks,
+ * and a join would by then read them all to find those that a small table names. `rest`: further conditions, and how the row is locked.
+ */
+export const oneById = (columns: Sql, id: Sql, rest: Sql): Sql =>
+  sql`(select ${columns} from tasks where id = ${id} ${rest} offset 0)`;

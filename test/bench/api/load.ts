@@ -102,7 +102,7 @@ async function openLoad(plan: LoadPlan, { connections, requests, tally }: Means)
       const dueMs = beganMs + (planned * 1_000) / perSecond;
       if (dueMs > systemClock.monotonicMs()) break;
       due.push(dueMs);
-      const connection = free.pop();
+      const connection = free.shift(); // the one that has been idle longest: the server closes what is idle for too long
       if (connection !== undefined) send(connection);
     }
     await systemClock.sleep(1);
