@@ -74,6 +74,13 @@ export function requireRole(role: Role): { readonly config: { readonly role: Rol
   return { config: { role } };
 }
 
+/**
+ * Milliseconds for which an idle connection is kept: longer than load balancers keep theirs (60 s is the default of nginx and of AWS), else one of
+ * them sends a request into a connection that is just being closed, and its client is told 502.
+ */
+const KEEP_ALIVE_MS = 65_000;
+const MOST_CONNECTIONS = 1_000;
+
 /** An API over HTTP. */
 export class HttpServer implements Part {
   readonly #deps: HttpServerDeps;
@@ -109,6 +116,13 @@ export class HttpServer implements Part {
   }
 }
 
+/** Idle connections are kept while there is room, and go before anyone is turned away. */
+function makeRoom(server: App['server']): void {
+  server.getConnections((_error, count) => {
+    if (count > MOST_CONNECTIONS * 0.9) server.closeIdleConnections();
+  });
+}
+
 /** Makes the server without listening; `app.ready()` and `app.swagger()` then give the OpenAPI document. */
 export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App {
   const withinMs = options.requestWithinMs ?? 30_000;
@@ -117,7 +131,7 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
     requestTimeout: withinMs,
     // Later than the check that answers a late request: this one cuts without a word.
     connectionTimeout: withinMs * 2 + 2_000,
-    keepAliveTimeout: 5_000,
+    keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
     http: {
       headersTimeout: withinMs,
@@ -128,7 +142,8 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
     clientErrorHandler: (error, socket) => answerBrokenRequest(codeOf(error), socket),
     frameworkErrors: (error, request, reply) => void sendProblem(deps.log, error, request, reply),
   }).withTypeProvider<ZodTypeProvider>();
-  app.server.maxConnections = 1_000;
+  app.server.maxConnections = MOST_CONNECTIONS;
+  app.server.on('connection', () => makeRoom(app.server));
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler((error, request, reply) => sendProblem(deps.log, error, request, reply));

@@ -350,3 +350,17 @@ test('stop cuts what has not ended at its deadline, and start and stop twice are
   await closed;
   await expect(send(`${url}/livez`)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
 });
+
+test('a connection is kept for longer than load balancers keep theirs, and idle ones make room for new ones', async () => {
+  const url = await serve();
+  const head = 'GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n';
+  const ask = async (): Promise<string> => {
+    const { socket, closed } = await openSocket(url);
+    const answered = new Promise<string>((resolve) => socket.once('data', (data: Buffer) => resolve(data.toString())));
+    socket.write(head);
+    return await Promise.race([answered, closed]);
+  };
+  expect(await ask()).toMatch(/\r\nKeep-Alive: timeout=65\r\n/);
+  // More than the server takes at once, none of which closes its own.
+  for (let opened = 1; opened < 1_100; opened += 1) expect(await ask()).toMatch(/^HTTP\/1\.1 \d{3} /);
+});
