@@ -1,5 +1,6 @@
 /** The statements that show tasks. None walks the table but along an index, and each is bounded. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { oneById } from '../../shared/tasks/beside.sql.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
 
 /** Columns of a task in a list: all but its bodies. */
@@ -83,7 +84,7 @@ const listed = sql`t.id, t.state::text as state, t.type, t.queue, t.priority, t.
 export const tasksThatFit = (condition: Sql): Sql => sql`
     select ${listed}
       from unnest($1::uuid[]) as wanted (id)
-      join tasks t on t.id = wanted.id
+      cross join lateral ${oneById(sql`*`, sql`wanted.id`)} t
      where ${condition}
      order by t.id desc`;
 
@@ -185,12 +186,27 @@ export const pageIdsOfDue = statement<[below: string, from: string, limit: numbe
   columns: ids,
 });
 
-/** The newest ids that have a dead letter: all that are dead, and those replayed since. Walks dead_letters_task. */
-export const pageIdsOfDeadLetters = statement<[below: string, from: string, limit: number]>()({
+/**
+ * Of the newest `most` ids that have a dead letter (all that are dead, and those replayed since) those of one of `types`, or all where it is
+ * null; and the last that was looked at, which says where to go on. Index alone: dead_letters_task.
+ */
+export const pageIdsOfDeadLetters = statement<
+  [below: string, from: string, most: number, types: readonly string[] | null]
+>()({
   name: 'page_ids_of_dead_letters',
   text: sql`
-    select distinct task_id as id from dead_letters
-     where task_id < $1::uuid and task_id >= $2::uuid
-     order by task_id desc limit $3::int4`,
-  columns: { id: 'uuid?' },
+    with looked_at as (
+      select task_id, type
+        from dead_letters
+       where task_id < $1::uuid and task_id >= $2::uuid
+       order by task_id desc limit $3::int4
+    ), last as (
+      select task_id from looked_at order by task_id limit 1
+    )
+    select distinct l.task_id as id, $4::text[] is null or l.type = any($4::text[]) as fits,
+           (select count(*) from looked_at)::int4 as looked_at
+      from looked_at l
+     where $4::text[] is null or l.type = any($4::text[]) or l.task_id = (select task_id from last)
+     order by l.task_id desc`,
+  columns: { id: 'uuid?', fits: 'bool?', looked_at: 'int4?' },
 });

@@ -137,8 +137,15 @@ interface Found {
   readonly end: string | undefined;
 }
 
-/** Gives up to `count` ids below `below`, newest first; fewer mean that there are no more. */
-type IdSource = (below: string, count: number) => Promise<readonly string[]>;
+/** Looks at up to `count` ids below `below`, newest first. */
+type IdSource = (below: string, count: number) => Promise<FoundIds>;
+
+interface FoundIds {
+  /** Those that may fit, newest first. */
+  readonly ids: readonly string[];
+  /** The last that was looked at; `undefined` where there are no more. */
+  readonly end: string | undefined;
+}
 
 function chooseLook(db: Queryable, filter: TaskFilter, from: string): Look {
   const source = chooseSource(db, filter, from);
@@ -191,8 +198,8 @@ function lookBehind(db: Queryable, filter: TaskFilter, source: IdSource): Look {
   let count = 0;
   return async ({ below, most, wanted }) => {
     count = Math.min(most, count === 0 ? wanted : count * LOOK_GROWTH);
-    const ids = await source(below, count);
-    return { rows: await filterIds(db, ids, filter), count, end: ids.length < count ? undefined : ids.at(-1) };
+    const { ids, end } = await source(below, count);
+    return { rows: await filterIds(db, ids, filter), count, end };
   };
 }
 
@@ -202,24 +209,31 @@ function chooseSource(db: Queryable, filter: TaskFilter, from: string): IdSource
   if (ids !== undefined) return among(ids.filter((id) => id >= from));
   const [externalId, ...otherExternalIds] = wholeTextsOf(filter, 'externalId') ?? [];
   if (externalId !== undefined && otherExternalIds.length === 0) {
-    return async (under, count) => idsOf(await run(db, pageIdsByExternalId, under, from, count, externalId));
+    return async (under, count) => upTo(count, await run(db, pageIdsByExternalId, under, from, count, externalId));
   }
   const [businessKey, ...otherKeys] = wholeTextsOf(filter, 'key') ?? [];
   if (businessKey !== undefined && otherKeys.length === 0) {
-    return async (under, count) => idsOf(await run(db, pageIdsByBusinessKey, under, from, count, businessKey));
+    return async (under, count) => upTo(count, await run(db, pageIdsByBusinessKey, under, from, count, businessKey));
   }
   const tables = tablesBeside(filter);
   if (tables === undefined) return undefined;
-  return async (under, count) => {
-    const lists = await Promise.all(tables.map(async (read) => idsOf(await read(db, under, from, count))));
-    return newestFirst(lists.flat()).slice(0, count);
+  const types = wholeTextsOf(filter, 'type');
+  return async (below, count) => {
+    const found = await Promise.all(tables.map(async (read) => await read(db, { below, from, count, types })));
+    // Where one table goes on, the others are looked at no further down than that one was.
+    const end = newestFirst(found.flatMap((each) => each.end ?? []))[0];
+    const ids = newestFirst(found.flatMap((each) => each.ids));
+    return { ids: end === undefined ? ids : ids.filter((id) => id >= end), end };
   };
 }
 
 /** Ids that are known already. */
 function among(ids: readonly string[]): IdSource {
   const sorted = newestFirst(ids);
-  return async (under, count) => await Promise.resolve(sorted.filter((id) => id < under).slice(0, count));
+  return async (under, count) => {
+    const ids = sorted.filter((id) => id < under).slice(0, count);
+    return await Promise.resolve({ ids, end: ids.length < count ? undefined : ids.at(-1) });
+  };
 }
 
 /** The tables that name every task in one of the states that the filter asks for; `undefined` where some are in none. */
@@ -232,22 +246,42 @@ function tablesBeside({ terms }: TaskFilter): readonly ReadBeside[] | undefined 
   return undefined;
 }
 
-type ReadBeside = (
-  db: Queryable,
-  below: string,
-  from: string,
-  count: number,
-) => Promise<readonly { readonly id: string | null }[]>;
+type ReadBeside = (db: Queryable, page: PageBeside) => Promise<FoundIds>;
 
-const readDue: ReadBeside = async (db, ...page) => await run(db, pageIdsOfDue, ...page);
+interface PageBeside {
+  readonly below: string;
+  readonly from: string;
+  readonly count: number;
+  /** The types that are asked for, as far as the table knows them; `undefined`: any. */
+  readonly types: readonly string[] | undefined;
+}
+
+const readDue: ReadBeside = async (db, { below, from, count }) =>
+  upTo(count, await run(db, pageIdsOfDue, below, from, count));
+
+const readClaims: ReadBeside = async (db, { below, from, count }) =>
+  upTo(count, await run(db, pageIdsOfClaims, below, from, count));
+
+const readDeadLetters: ReadBeside = async (db, { below, from, count, types }) => {
+  const rows = await run(db, pageIdsOfDeadLetters, below, from, count, types ?? null);
+  const [first] = rows;
+  const isEnd = first === undefined || (first.looked_at ?? 0) < count;
+  return { ids: idsOf(rows.filter(({ fits }) => fits === true)), end: isEnd ? undefined : idsOf(rows).at(-1) };
+};
 
 /** States whose tasks are all named by a table beside. */
 const BESIDE: ReadonlyMap<TaskState, ReadBeside> = new Map<TaskState, ReadBeside>([
-  ['running', async (db, ...page) => await run(db, pageIdsOfClaims, ...page)],
+  ['running', readClaims],
   ['scheduled', readDue],
   ['retrying', readDue],
-  ['dead', async (db, ...page) => await run(db, pageIdsOfDeadLetters, ...page)],
+  ['dead', readDeadLetters],
 ]);
+
+/** What an index gave that was asked for `count`: fewer mean that there are no more. */
+function upTo(count: number, rows: readonly { readonly id: string | null }[]): FoundIds {
+  const ids = idsOf(rows);
+  return { ids, end: ids.length < count ? undefined : ids.at(-1) };
+}
 
 async function filterIds(db: Queryable, ids: readonly string[], filter: TaskFilter): Promise<readonly TaskRow[]> {
   if (ids.length === 0) return [];

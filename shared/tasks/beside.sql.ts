@@ -145,5 +145,5 @@ export const keyOf = (id: Sql): Sql => sql`i.store_id::text || '/' || right(${id
  * The task of an id, to be joined laterally to the rows that name it. Always by its key: a session keeps a plan from when there were few tasks,
  * and a join would by then read them all to find those that a small table names. `rest`: further conditions, and how the row is locked.
  */
-export const oneById = (columns: Sql, id: Sql, rest: Sql): Sql =>
+export const oneById = (columns: Sql, id: Sql, rest: Sql = sql``): Sql =>
   sql`(select ${columns} from tasks where id = ${id} ${rest} offset 0)`;

@@ -197,7 +197,7 @@ create table dead_letters;
   CREATE INDEX dead_letters_open_by_type ON dead_letters USING btree (type, id) WHERE (state = 'open'::text);
   CREATE UNIQUE INDEX dead_letters_open_task ON dead_letters USING btree (task_id) WHERE (state = ANY (ARRAY['open'::text, 'replaying'::text]));
   CREATE INDEX dead_letters_replaying ON dead_letters USING btree (replay_at) WHERE (state = 'replaying'::text);
-  CREATE INDEX dead_letters_task ON dead_letters USING btree (task_id, id);
+  CREATE INDEX dead_letters_task ON dead_letters USING btree (task_id, id) INCLUDE (type);
   CREATE INDEX dead_letters_ungrouped ON dead_letters USING btree (id) WHERE ((group_id IS NULL) AND ((recorded_at IS NOT NULL) OR (reason = 'worker_lost'::text)));
   CREATE INDEX dead_letters_unrecorded ON dead_letters USING btree (died_at) WHERE ((kind = 'task'::text) AND (recorded_at IS NULL));
 
