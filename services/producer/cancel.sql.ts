@@ -1,6 +1,6 @@
 /** The statement that cancels. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { cancelWaiting, countInLedger, notifyWorkers } from '../../shared/tasks/beside.sql.ts';
+import { cancelWaiting, countInLedger, isAmong, notifyWorkers } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Cancels those of the tasks that wait, and asks the workers of those that run, which are notified at the commit; tasks that have
@@ -32,12 +32,13 @@ export const cancelTasks = statement<
         from target g
        where g.id in (select id from cancelled) or g.id in (select task_id from asked)
     )
-    select g.id, g.state::text as was, c.id is not null as is_cancelled, a.requested_at,
+    select g.id, g.state::text as was, ${isAmong(sql`g.id`, sql`cancelled`)} as is_cancelled, null::timestamptz as requested_at,
            (select count(*) from told)::int4 as workers_told
       from target g
-      left join cancelled c on c.id = g.id
-      left join asked a on a.task_id = g.id
-     order by g.id`,
+     where g.state <> 'running'
+    union all
+    select a.task_id, 'running', false, a.requested_at, (select count(*) from told)::int4 from asked a
+     order by 1`,
   columns: {
     id: 'uuid',
     was: 'text',

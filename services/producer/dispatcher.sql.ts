@@ -1,6 +1,6 @@
 /** The statement that moves what is due. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { countInLedger, holdForQueue, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { countInLedger, holdForQueue, isAmong, isTaskGone, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Takes up to `limit` tasks whose instant has come: those whose run_at passed become pending, with an outbox row, or held back
@@ -57,19 +57,19 @@ export const dispatchDue = statement<[limit: number]>()({
     ), gone as (
       delete from due d
        using picked p
-        left join locked l on l.id = p.task_id
        where d.task_id = p.task_id
          and p.task_id not in (select task_id from later)
-         and (l.id is not null or not exists (select from tasks t where t.id = p.task_id))
+         and (${isAmong(sql`p.task_id`, sql`locked`)} or ${isTaskGone(sql`p.task_id`)})
     ), held as (${holdForQueue(sql`moved where state = 'pending' and invited_at is null`)}
     ), invited as (${writeOutbox(sql`moved where state = 'pending' and invited_at is not null`)}
     )
-    select p.task_id, m.state::text as state, m.type, m.queue, m.priority, m.generation,
+    select m.id as task_id, m.state::text as state, m.type, m.queue, m.priority, m.generation,
            case when m.state = 'pending' and m.invited_at is not null then (select id from invited) end as outbox_id
-      from picked p
-      left join moved m on m.id = p.task_id`,
+      from moved m
+    union all
+    select p.task_id, null, null, null, null, null, null from picked p where not ${isAmong(sql`p.task_id`, sql`moved`)}`,
   columns: {
-    task_id: 'uuid',
+    task_id: 'uuid?',
     state: 'text?',
     type: 'text?',
     queue: 'text?',

@@ -32,7 +32,7 @@ export function createDispatcher(deps: DispatcherDeps, options: DispatcherOption
     deps.metrics.duePending.add(expired, 'expired');
     deps.metrics.duePending.add(rows.filter((row) => row.state === 'pending').length, 'pending');
     if (expired > 0) deps.log.info('tasks expired', { count: expired });
-    for (const row of outboxRowsOf(rows, ({ task_id }) => task_id)) void deps.invite(row); // never rejects
+    for (const row of outboxRowsOf(rows, ({ task_id }) => task_id ?? '')) void deps.invite(row); // never rejects
     // Rows that another holds are skipped and come again: only what moved proves that more may wait.
     return rows.length === options.batchSize && rows.some((row) => row.state !== null);
   };

@@ -1,7 +1,7 @@
 /** The statements that edit tasks which wait. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
-import { holdForQueue, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { holdForQueue, isAmong, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** An instant as the API writes it, whatever the zone of the session. */
 const shown = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
@@ -91,7 +91,9 @@ export const editTasks = statement<
         from changed c
        where t.id = c.id and t.state = c.state and t.generation = c.generation
          and t.state in ('pending', 'scheduled', 'retrying', 'blocked')
-      returning t.id, t.state, t.generation, t.type, t.queue, t.priority, c.turn,
+      returning t.id, t.state, t.generation, t.type, t.queue, t.priority, c.turn, c.state as was, c.generation as generation_before,
+                c.priority as old_priority, c.queue as old_queue, c.run_at as old_run_at, c.deadline as old_deadline,
+                c.new_run_at, c.new_deadline, c.is_new_input, c.input_bytes,
                 least(case when t.state in ('scheduled', 'retrying') then t.run_at end, t.deadline) as due_at
     ), filed as (
       -- what a replacing submission stored was for a task of its own
@@ -106,28 +108,30 @@ export const editTasks = statement<
     ), invited as (${writeOutbox(sql`edited where state = 'pending' and turn is null`)}
     ), audited as (
       insert into audit (id, actor, role, address, action, target, detail)
-      select uuid_v7(), $13::text, $14::text, $16::text, 'task.edit', c.id::text,
+      select uuid_v7(), $13::text, $14::text, $16::text, 'task.edit', e.id::text,
              $15::text::jsonb || jsonb_build_object('changed',
-             ${change(sql`'state'`, sql`c.state`, sql`c.new_state`)} ||
-             ${change(sql`'priority'`, sql`c.priority`, sql`c.new_priority`)} ||
-             ${change(sql`'queue'`, sql`c.queue`, sql`c.new_queue`)} ||
-             ${change(sql`'runAt'`, shown(sql`c.run_at`), shown(sql`c.new_run_at`))} ||
-             ${change(sql`'deadline'`, shown(sql`c.deadline`), shown(sql`c.new_deadline`))} ||
-             case when c.is_new_input
-               then jsonb_build_object('input', jsonb_build_object('bytesBefore', c.input_bytes, 'bytesAfter',
+             ${change(sql`'state'`, sql`e.was`, sql`e.state`)} ||
+             ${change(sql`'priority'`, sql`e.old_priority`, sql`e.priority`)} ||
+             ${change(sql`'queue'`, sql`e.old_queue`, sql`e.queue`)} ||
+             ${change(sql`'runAt'`, shown(sql`e.old_run_at`), shown(sql`e.new_run_at`))} ||
+             ${change(sql`'deadline'`, shown(sql`e.old_deadline`), shown(sql`e.new_deadline`))} ||
+             case when e.is_new_input
+               then jsonb_build_object('input', jsonb_build_object('bytesBefore', e.input_bytes, 'bytesAfter',
                                                                          coalesce((select bytes from files f where f.id = $18::uuid), octet_length($10::bytea))))
                else '{}' end)
-        from changed c
-        join edited e on e.id = c.id
+        from edited e
        where $17::bool
     )
-    select w.id, w.state::text as was, w.generation as generation_before, w.is_editable, w.is_expected, c.id is not null as is_changed,
+    select e.id, e.was::text as was, e.generation_before, true as is_editable, true as is_expected, true as is_changed,
            e.state::text as state, e.type, e.queue, e.priority, e.generation,
            case when e.state = 'pending' and e.turn is null then (select id from invited) end as outbox_id
+      from edited e
+    union all
+    select w.id, w.state::text, w.generation, w.is_editable, w.is_expected, ${isAmong(sql`w.id`, sql`changed`)},
+           null, null, null, null, null, null
       from wanted w
-      left join changed c on c.id = w.id
-      left join edited e on e.id = w.id
-     order by w.id`,
+     where not ${isAmong(sql`w.id`, sql`edited`)}
+     order by 1`,
   columns: {
     id: 'uuid',
     was: 'text',

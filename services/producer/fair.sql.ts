@@ -120,10 +120,11 @@ export const releaseTurns = statement<[fairQueue: string]>()({
        limit (select greatest(0, tasks) from room)
     ), picked as (
       select h.task_id
-        from chosen c
-        join held_back h on h.task_id = c.task_id and h.reason = 'turn' and h.scope = $1::text
-       order by h.task_id
-         for update of h skip locked
+        from (select task_id from chosen order by task_id) c
+        cross join lateral (
+          select task_id from held_back
+           where task_id = c.task_id and reason = 'turn' and scope = $1::text offset 0 for update skip locked
+        ) h
     ), ${inviteHeld}
     , counted as (
       update held_back h set reason = 'turn_given' from freed f where h.task_id = f.id

@@ -3,7 +3,7 @@
  * that somebody else holds, since they are not stranded, and may be sent any number of times.
  */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { isAmong, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Gives waiting tasks their row of `due`, or moves one that comes too late. Locks tasks in id order, then `due`. */
 export const giveDue = statement<[ids: readonly string[]]>()({
@@ -72,7 +72,7 @@ export const giveClaim = statement<[ids: readonly string[]]>()({
       on conflict (id) do update set task_ids = c.task_ids || excluded.task_ids
       returning c.id
     )
-    select r.id as task_id from running r join given g on g.id = r.claim_id`,
+    select r.id as task_id from running r where ${isAmong(sql`r.claim_id`, sql`given`)}`,
   columns: { task_id: 'uuid' },
 });
 
@@ -110,6 +110,6 @@ export const giveDeadLetter = statement<[ids: readonly string[]]>()({
       on conflict (task_id) where state in ('open', 'replaying') do nothing
       returning task_id
     )
-    select d.id as task_id from dead d join given g on g.task_id = d.id`,
+    select d.id as task_id from dead d where (d.id in (select task_id from given)) is true`,
   columns: { task_id: 'uuid' },
 });

@@ -1,6 +1,13 @@
 /** The statements that find dead workers and free what they held. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { cancelWaiting, countInLedger, ofThisDeath, oneById, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import {
+  cancelWaiting,
+  countInLedger,
+  isAmong,
+  ofThisDeath,
+  oneById,
+  writeOutbox,
+} from '../../shared/tasks/beside.sql.ts';
 
 /** How long ago Postgres started, in milliseconds: a lease lapses only over time in which Postgres could be reached. */
 export const readUptime = statement<[]>()({
@@ -30,7 +37,9 @@ export const lapseLeases = statement<[lapseMs: number]>()({
 export const reapOrphans = statement<[limit: number, maxLost: number]>()({
   name: 'reap_orphans',
   text: sql`
-    with orphaned as (
+    with moment as (
+      select clock_timestamp() as at
+    ), orphaned as (
       select c.id, c.task_ids, c.alone
         from claims c
        where not exists (select from leases l where l.worker = c.worker)
@@ -44,7 +53,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
                when t.id = o.alone and t.lost_alone + 1 >= $2::int4 then 'dead'
                else 'pending'
              end::task_state as next_state,
-             clock_timestamp() as at
+             (select at from moment) as at
         from (
           select o.id, o.alone, u.task_id from orphaned o cross join unnest(o.task_ids) as u (task_id) order by u.task_id
         ) o
@@ -55,13 +64,19 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
           and state = 'running' and claim_id = o.id for no key update`,
         )} t
     ), freed as (
+      -- By the key, and by lookups in place of a join: see oneById and isAmong.
       update tasks t
-         set state = l.next_state, lost_attempts = t.lost_attempts + 1,
-             lost_alone = t.lost_alone + l.is_alone::int4,
-             invited_at = case when l.next_state = 'pending' then l.at else t.invited_at end,
-             finished_at = case when l.next_state <> 'pending' then l.at end
-        from locked l
-       where t.id = any(array(select id from locked)) and t.id = l.id and t.attempt = l.attempt and t.state = 'running'
+         set state = case
+                       when ${isAmong(sql`t.id`, sql`locked where next_state = 'cancelled'`)} then 'cancelled'
+                       when ${isAmong(sql`t.id`, sql`locked where next_state = 'dead'`)} then 'dead'
+                       else 'pending'
+                     end::task_state,
+             lost_attempts = t.lost_attempts + 1,
+             lost_alone = t.lost_alone + ${isAmong(sql`t.id`, sql`locked where is_alone`)}::int4,
+             invited_at = case when ${isAmong(sql`t.id`, sql`locked where next_state = 'pending'`)} then (select at from moment)
+                          else t.invited_at end,
+             finished_at = case when ${isAmong(sql`t.id`, sql`locked where next_state <> 'pending'`)} then (select at from moment) end
+       where t.id = any(array(select id from locked)) and t.state = 'running'
       returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
     ), counted as (${countInLedger(sql`state::text`, sql`freed where state in ('dead', 'cancelled')`)}
     ), history as (

@@ -1,6 +1,6 @@
 /** The statement that accepts tasks. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { countInLedger, holdForQueue, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { countInLedger, holdForQueue, isAmong, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Accepts tasks with their outbox row and their entries in the ledger, all in one statement. A row whose unique key is held, or
@@ -111,23 +111,21 @@ export const acceptTasks = statement<
       select id, least(run_at, deadline) from accepted where run_at is not null or deadline is not null order by id
     ), remembered as (
       insert into origins (task_id, exchange, routing_key, properties, headers)
-      select a.id, w.exchange, w.routing_key, w.properties::jsonb, w.headers::jsonb
+      select w.id, w.exchange, w.routing_key, w.properties::jsonb, w.headers::jsonb
         from wanted w
-        join accepted a on a.id = w.id
-       where w.properties is not null
+       where $17::text[] is not null and w.properties is not null and ${isAmong(sql`w.id`, sql`accepted`)}
     ), held_up as (
-      select a.id, a.queue, a.priority, case when w.hold_reason = 'turn' then coalesce(turn_key(a.queue, w.input), '') end as turn
-        from accepted a
-        join wanted w on w.id = a.id
-       where $26::text[] is not null and a.state = 'pending' and a.invited_at is null
+      select w.id, w.queue, w.priority, case when w.hold_reason = 'turn' then coalesce(turn_key(w.queue, w.input), '') end as turn
+        from wanted w
+       where $26::text[] is not null and w.hold_reason is not null
+         and ${isAmong(sql`w.id`, sql`accepted where state = 'pending' and invited_at is null`)}
     ), held_back_now as (${holdForQueue(sql`held_up`)}
     ), called_back as (
       insert into callbacks (task_id, callback)
-      select a.id, w.callback::jsonb
+      select w.id, w.callback::jsonb
         from wanted w
-        join accepted a on a.id = w.id
-       where $27::text[] is not null and w.callback is not null
-       order by a.id
+       where $27::text[] is not null and w.callback is not null and ${isAmong(sql`w.id`, sql`accepted`)}
+       order by w.id
     ), invited as (${writeOutbox(sql`accepted where invited_at is not null`)}
     )
     select id, accepted_at, run_at, state::text as state, invited_at is not null as is_invited,

@@ -1,7 +1,7 @@
 /** The statements that start attempts of tasks whose types have limits, and hold back what may not start. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import { claimable, claimedColumns, keepBatch, living, shown, start } from './claims.sql.ts';
-import { specialQueues } from '../../shared/tasks/beside.sql.ts';
+import { isAmong, specialQueues } from '../../shared/tasks/beside.sql.ts';
 
 /** Makes the rows on which claims of these tasks meet. In key order, so that two workers never deadlock. */
 export const makeGroups = statement<[ids: readonly string[]]>()({
@@ -55,7 +55,7 @@ export const claimRestricted = statement<
        where l.concurrency_key is not null and p.places is not null and not l.is_paused
        group by 1, 2, 3
     ), crowded as (
-      select g.type, g.key
+      select g.type, g.key, c.places, c.asking
         from crowds c
         join concurrency_groups g on g.type = c.type and g.key = c.key
        order by g.type, g.key
@@ -63,17 +63,15 @@ export const claimRestricted = statement<
     ), taken as (
       update concurrency_groups g
          set places = g.places || c.asking[1:greatest(0, c.places - cardinality(g.places))]
-        from crowds c
-        join crowded o on o.type = c.type and o.key = c.key
+        from crowded c
        where g.type = c.type and g.key = c.key
       returning g.type, g.key, g.places
     ), placed as (
       select l.id, l.type, l.rate_key, row_number() over (partition by l.type, l.rate_key order by l.priority desc, l.id) as turn
         from locked l
-       where not l.is_paused and not exists (
-         select from crowds c
-          where c.type = l.type and c.key = l.concurrency_key
-            and not exists (select from taken k where k.type = c.type and k.key = c.key and l.place = any(k.places)))
+       where not l.is_paused
+         and (((l.type, l.concurrency_key) in (select type, key from crowds)) is not true
+              or ((l.type, l.concurrency_key, l.place) in (select type, key, unnest(places) from taken)) is true)
     ), paces as (
       select l.type, l.rate_key as key, p.starts, p.per, count(*)::int4 as asking
         from placed l
@@ -81,7 +79,7 @@ export const claimRestricted = statement<
        where l.rate_key is not null and p.starts is not null
        group by 1, 2, 3, 4
     ), paced as (
-      select g.type, g.key
+      select g.type, g.key, c.starts, c.per, c.asking
         from paces c
         join rate_groups g on g.type = c.type and g.key = c.key
        order by g.type, g.key
@@ -97,33 +95,29 @@ export const claimRestricted = statement<
                select least(c.asking, greatest(0, c.starts - (select count(*) from unnest(g.starts) s where s > now.at - c.per)))::int4
                         as places
              ) free)
-        from paces c
-        join paced o on o.type = c.type and o.key = c.key
+        from paced c
        where g.type = c.type and g.key = c.key
       returning g.type, g.key, g.admitted
     ), admitted as (
       select p.id
         from placed p
-       where not exists (
-         select from paces c
-          where c.type = p.type and c.key = p.rate_key
-            and not exists (
-              select from started s where s.type = c.type and s.key = c.key and p.turn <= s.admitted))
+       where ((p.type, p.rate_key) in (select type, key from paces)) is not true
+          or ((p.type, p.rate_key, p.turn) in (
+               select s.type, s.key, t.turn::int8 from started s cross join generate_series(1, s.admitted) as t (turn))) is true
     ), claimed as (${start(sql`admitted`)}
     ), batch as (${keepBatch}
     ), refused as (
-      select l.* from locked l where l.id not in (select id from admitted)
+      select l.*, ${isAmong(sql`l.id`, sql`placed`)} as is_placed from locked l where l.id not in (select id from admitted)
     ), uninvited as (
       update tasks t set invited_at = null from refused r where t.id = r.id and t.state = 'pending' returning t.id
     ), held as (
       insert into held_back (task_id, reason, scope, key, priority)
       select r.id,
-             case when r.is_paused then 'paused' when p.id is null then 'concurrency' else 'rate' end,
+             case when r.is_paused then 'paused' when r.is_placed then 'rate' else 'concurrency' end,
              case when r.is_paused then r.queue else r.type end,
-             case when r.is_paused then '' when p.id is null then r.concurrency_key else r.rate_key end,
+             case when r.is_paused then '' when r.is_placed then r.rate_key else r.concurrency_key end,
              r.priority
         from refused r
-        left join placed p on p.id = r.id
        order by r.id
       on conflict (task_id) do update
          set reason = excluded.reason, scope = excluded.scope, key = excluded.key, priority = excluded.priority

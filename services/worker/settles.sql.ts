@@ -95,7 +95,8 @@ export const settleOthers = statement<
              finished_at = case when l.state in ('dead', 'cancelled') then l.at end
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
-      returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation
+      returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation,
+                l.letter_id, l.reason, l.error_type, l.error_code, l.error_message, l.error_stack
     ), counted as (${countInLedger(sql`state::text`, sql`settled where state in ('dead', 'cancelled')`)}
     ), history as (
       insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code,
@@ -116,10 +117,9 @@ export const settleOthers = statement<
     ), letters as (
       insert into dead_letters (id, kind, task_id, reason, type, queue, attempt, error_type, error_code, error_message,
                                 error_stack)
-      select l.letter_id, 'task', l.id, l.reason, s.type, s.queue, l.attempt, l.error_type, l.error_code,
-             l.error_message, l.error_stack
-        from locked l
-        join settled s on s.id = l.id and s.attempt = l.attempt
+      select s.letter_id, 'task', s.id, s.reason, s.type, s.queue, s.attempt, s.error_type, s.error_code, s.error_message,
+             s.error_stack
+        from settled s
        where s.state = 'dead'${ofThisDeath}
     ), invited as (${writeOutbox(sql`settled where state = 'pending'`)}
     ), forgotten as (

@@ -91,6 +91,15 @@ export const holdForQueue = (from: Sql): Sql => sql`
          set reason = excluded.reason, scope = excluded.scope, key = excluded.key, priority = excluded.priority`;
 
 /**
+ * True where `id` is one of the ids of `source`, a source of rows with `id`. For two sets that a statement made itself, in place of a join: with
+ * hash joins off (decision 0007) that would compare each row with each, while what may be null is looked up in a hash table.
+ */
+export const isAmong = (id: Sql, source: Sql): Sql => sql`((${id} in (select id from ${source})) is true)`;
+
+/** True where there is no task of that id. A count, which goes by the key: `not exists` may read all tasks once, for whoever asks. */
+export const isTaskGone = (id: Sql): Sql => sql`(select count(*) from tasks gone where gone.id = ${id}) = 0`;
+
+/**
  * Invites what waits of `picked`, a CTE with the `task_id` of rows of `held_back` that are locked: the CTEs `locked`, `freed` (what was
  * invited), `past` (rows that mean nothing any more) and `invited`. Judged is the task as it is once locked, never as the snapshot shows it: a
  * row may be of a moment ago, written by a claim that found no room. What another holds is left for the next call, since claims lock the other
@@ -109,10 +118,9 @@ export const inviteHeld: Sql = sql`locked as (
        where t.id = l.id and l.waits and t.state = 'pending'
       returning t.id, t.type, t.queue, t.priority, t.generation
     ), past as (
-      select p.task_id
-        from picked p
-        left join locked l on l.id = p.task_id
-       where not l.waits or (l.id is null and not exists (select from tasks t where t.id = p.task_id))
+      select id as task_id from locked where not waits
+      union all
+      select p.task_id from picked p where not ${isAmong(sql`p.task_id`, sql`locked`)} and ${isTaskGone(sql`p.task_id`)}
     ), invited as (${writeOutbox(sql`freed`)}
     )`;
 

@@ -1,5 +1,5 @@
 /**
- * No statement reads all tasks, whatever Postgres believes of the sizes of tables: those beside them hold few rows or none, are never
+ * No statement compares each row of a batch with each other, and none reads all tasks, whatever Postgres believes of the sizes of tables: those beside them hold few rows or none, are never
  * analyzed, and pass for large; and a session that prepared its statements when there were few tasks keeps its plans for a while.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -48,6 +48,22 @@ test.each([0, 300, 30_000])('no statement reads all tasks, planned where there a
   expect(await readers()).toEqual([]);
 });
 
+/** Joins of two lists of which one has a row, or a few: policies of types, hours of a day, the one queue or letter that is meant. */
+const OF_A_FEW: ReadonlySet<string> = new Set([
+  'claim_restricted',
+  'list_groups',
+  'read_group',
+  'release_starts',
+  'replay_task',
+  'set_queue_mode',
+]);
+
+test('no statement joins two lists that it made itself: without hash joins each is compared with each', async () => {
+  const joiners: string[] = [];
+  for (const each of statements) if (joinsLists(await plan(each))) joiners.push(each.name);
+  expect(joiners.filter((name) => !OF_A_FEW.has(name))).toEqual([]);
+});
+
 /** Savepoints and blocks of code have no plan. */
 function isPlannable({ text }: AnyStatement): boolean {
   return /^\s*(?:with|select|insert|update|delete)\b/i.test(text);
@@ -55,6 +71,8 @@ function isPlannable({ text }: AnyStatement): boolean {
 
 interface PlanNode {
   readonly 'Node Type': string;
+  readonly 'Parent Relationship'?: string;
+  readonly 'Join Filter'?: string;
   readonly 'Relation Name'?: string;
   readonly 'Index Name'?: string;
   readonly 'Index Cond'?: string;
@@ -70,6 +88,22 @@ function readsAllTasks(node: PlanNode): boolean {
   }
   return (node.Plans ?? []).some((child) => readsAllTasks(child));
 }
+
+/** A nested loop over two lists whose rows are compared, one with each. */
+function joinsLists(node: PlanNode): boolean {
+  const { 'Node Type': type, 'Join Filter': filter, Plans: plans = [] } = node;
+  const joined = plans.filter((child) => ['Outer', 'Inner'].includes(child['Parent Relationship'] ?? ''));
+  const isQuadratic = type === 'Nested Loop' && filter !== undefined && joined.every((child) => isList(child));
+  return isQuadratic || plans.some((child) => joinsLists(child));
+}
+
+function isList(node: PlanNode): boolean {
+  if (node['Node Type'] === 'CTE Scan' || node['Node Type'] === 'Function Scan') return true;
+  const [below, ...others] = node.Plans ?? [];
+  return below !== undefined && others.length === 0 && LIST_PARTS.has(node['Node Type']) && isList(below);
+}
+
+const LIST_PARTS: ReadonlySet<string> = new Set(['Sort', 'Materialize', 'Subquery Scan', 'Limit', 'Unique']);
 
 /** The plan of a statement for any parameters, as a session keeps it. */
 async function plan({ text }: AnyStatement): Promise<PlanNode> {
