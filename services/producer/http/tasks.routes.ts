@@ -133,7 +133,7 @@ function addBatch(app: App, deps: TaskRoutesDeps): void {
     async (request, reply) => {
       const { raw } = request.body;
       const { items, spreadMs } = splitBatch(raw);
-      const digest = createHash('sha256').update(raw).digest();
+      const digest = spreadMs === undefined ? undefined : createHash('sha256').update(raw).digest();
       const publisher = request.actor.name;
       const header = request.headers['idempotency-key'];
       const results = await keys.guard({ actor: publisher, header, body: raw }, async (whole) => {
@@ -142,7 +142,9 @@ function addBatch(app: App, deps: TaskRoutesDeps): void {
           items.map(async (item, index) => {
             const idempotency = whole === undefined ? undefined : itemKeyOf(whole, index);
             const delayMs =
-              spreadMs === undefined ? undefined : spreadDelayMs({ index, count: items.length, spreadMs }, digest);
+              spreadMs === undefined || digest === undefined
+                ? undefined
+                : spreadDelayMs({ index, count: items.length, spreadMs }, digest);
             return await acceptItem(item, { publisher, idempotency, delayMs }, deps);
           }),
         );
