@@ -1,6 +1,7 @@
 /** The ids of Warren: UUIDv7 throughout, so that an id says when it was made and lists walk by id. */
 import { randomFillSync } from 'node:crypto';
 import { v7 } from 'uuid';
+import { systemClock } from '../time/clock.ts';
 
 declare const brand: unique symbol;
 type Branded<Name extends string> = string & { readonly [brand]: Name };
@@ -35,7 +36,7 @@ export function newId<Id extends string = TaskId>(): Id {
   }
   const random = pool.subarray(used, used + ID_BYTES);
   used += ID_BYTES;
-  const nowMs = Date.now();
+  const nowMs = systemClock.now().getTime();
   if (nowMs > lastMs) {
     lastMs = nowMs;
     sequence = new DataView(random.buffer, random.byteOffset).getUint32(6) >>> 1; // half of what there is, left to count up
