@@ -42,13 +42,13 @@ emit: install
 bench: build ## measure throughput, latency and memory against the aims
 	@$(STACK) run -- node dist/test/bench/main.js
 
-bench-api: build ## measure looking, listing and submitting over HTTP beside millions of tasks against the aims
-	@$(STACK) run -- node dist/test/bench/api/main.js
+bench-api: build ## measure looking, listing, submitting and processing beside millions of tasks against the aims
+	@$(STACK) run -- node dist/test/bench/api/main.js; api=$$?; $(STACK) run -- node dist/test/bench/retention/main.js && exit $$api
 
 bench-dead-letters: build ## measure recording, grouping, listing and replaying dead letters against the aims
 	@$(STACK) run -- node dist/test/bench/dead-letters/main.js
 
-bench-retention: build ## measure throughput beside ten million finished tasks against that beside none
+bench-retention: build ## the last part of bench-api alone: throughput beside ten million finished tasks against none
 	@$(STACK) run -- node dist/test/bench/retention/main.js
 
 golden: build ## write the golden files anew

@@ -1,5 +1,6 @@
 /** The statements behind callbacks. What a task without one does, none of them touches. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { oneById } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Walks callbacks that wait, by task id from `after` (exclusive), at most `limit`, and answers those whose task has ended or is
@@ -52,9 +53,8 @@ export const readOutcomes = statement<[taskIds: readonly string[]]>()({
            t.business_key, t.external_id, t.correlation_id, t.tags, t.result,
            d.id as dead_letter_id, d.reason, d.error_type, d.error_code, d.error_message
       from unnest($1::uuid[]) as wanted (id)
-      join tasks t on t.id = wanted.id
-      left join dead_letters d on d.task_id = t.id and d.state in ('open', 'replaying')
-     where t.state in ('succeeded', 'dead', 'cancelled', 'expired')`,
+      cross join lateral ${oneById(sql`*`, sql`wanted.id`, sql`and state in ('succeeded', 'dead', 'cancelled', 'expired')`)} t
+      left join dead_letters d on d.task_id = t.id and d.state in ('open', 'replaying')`,
   columns: {
     id: 'uuid',
     type: 'text',

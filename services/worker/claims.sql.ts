@@ -1,21 +1,26 @@
 /** The statements that start attempts. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
-import { specialQueues, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { oneById, specialQueues, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Whether the lease of worker $3 stands. */
 export const living: Sql = sql`
       select exists (select from leases where worker = $3::uuid) as has_lease`;
 
 /** The tasks $1 that may be started in their generations $2, locked in id order; needs `living`. The rest of a `select … from`. */
-export const claimable: Sql = sql`from unnest($1::uuid[], $2::int4[]) as w (id, generation)
-        join tasks t on t.id = w.id
-       where t.state = 'pending'
-         and t.generation = w.generation
-         and (t.deadline is null or t.deadline > clock_timestamp())
-         and (select has_lease from living)
-       order by t.id
-         for no key update of t`;
+export const claimable: Sql = sql`from (
+          select w.id, w.generation from unnest($1::uuid[], $2::int4[]) as w (id, generation) order by w.id
+        ) w
+        cross join lateral ${oneById(
+          sql`*`,
+          sql`w.id`,
+          sql`
+          and state = 'pending' and generation = w.generation and (deadline is null or deadline > clock_timestamp())
+          and (select has_lease from living)
+          for no key update`,
+        )} t
+       where t.generation = w.generation -- said again for the planner: so few are looked up by their key when they are updated
+`;
 
 /** Starts an attempt of each task of `from` (`id`), which is locked, under the claim $4 of the worker $3. */
 export const start = (from: Sql): Sql => sql`

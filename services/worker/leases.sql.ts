@@ -1,6 +1,6 @@
 /** The statements of a worker's proof of life. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { oneById, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Takes a lease for a new worker id. */
 export const openLease = statement<
@@ -82,12 +82,15 @@ export const handBackClaims = statement<[worker: string, claimIds: readonly stri
       select id, task_ids from claims where worker = $1::uuid and id = any($2::uuid[]) order by id for update
     ), locked as (
       select t.id, t.attempt, t.worker, t.started_at, clock_timestamp() as at
-        from stranded s
-        cross join unnest(s.task_ids) as u (task_id)
-        join tasks t on t.id = u.task_id
-       where t.state = 'running' and t.claim_id = s.id
-       order by t.id
-         for no key update of t
+        from (
+          select s.id as claim_id, u.id from stranded s cross join unnest(s.task_ids) as u (id) order by u.id
+        ) s
+        cross join lateral ${oneById(
+          sql`id, attempt, claim_id, worker, started_at`,
+          sql`s.id`,
+          sql`and state = 'running' and claim_id = s.claim_id for no key update`,
+        )} t
+       where t.claim_id = s.claim_id and t.worker = $1::uuid -- said for the planner: so few are looked up by their key when updated
     ), freed as (
       update tasks t
          set state = 'pending', invited_at = l.at

@@ -1,6 +1,18 @@
 /** The statements that end attempts. Each names id, attempt and claim: the fence that a worker without its claim cannot pass. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { countInLedger, ofThisDeath, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
+import { countInLedger, ofThisDeath, oneById, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+
+/** The task of a row of `done` (`d`) where it is this attempt's, locked. */
+const mine = (columns: Sql): Sql =>
+  oneById(
+    columns,
+    sql`d.id`,
+    sql`and state = 'running' and attempt = d.attempt and claim_id = d.claim_id for no key update`,
+  );
+
+/** Said again for the planner, which then takes `locked` for so few that it looks each up by its key when they are updated. */
+const fewAreMine = sql`t.attempt = d.attempt and t.claim_id = d.claim_id`;
 
 /**
  * Ends attempts that succeeded, and counts them in the ledger. Locks the rows in id order. `finishedClaims` are claims of
@@ -20,12 +32,10 @@ export const settleSucceeded = statement<
     with done as (
       select * from unnest($1::uuid[], $2::int4[], $3::uuid[], $4::bytea[]) as d (id, attempt, claim_id, result)
     ), locked as (
-      select t.id, d.attempt, d.claim_id, d.result
-        from done d
-        join tasks t on t.id = d.id
-       where t.state = 'running' and t.attempt = d.attempt and t.claim_id = d.claim_id
-       order by t.id
-         for no key update of t
+      select t.id, t.attempt, t.claim_id, d.result
+        from (select * from done order by id) d
+        cross join lateral ${mine(sql`id, attempt, claim_id`)} t
+       where ${fewAreMine}
     ), gone as (
       delete from claims where id = any($5::uuid[])
     ), settled as (
@@ -81,11 +91,9 @@ export const settleOthers = statement<
                else d.wanted
              end::task_state as state,
              clock_timestamp() as at
-        from done d
-        join tasks t on t.id = d.id
-       where t.state = 'running' and t.attempt = d.attempt and t.claim_id = d.claim_id
-       order by t.id
-         for no key update of t
+        from (select * from done order by id) d
+        cross join lateral ${mine(sql`id, attempt, claim_id, worker, started_at, deadline`)} t
+       where ${fewAreMine}
     ), settled as (
       update tasks t
          set state = l.state,
