@@ -92,11 +92,8 @@ test.concurrent('an ack before the claim loses what a killed worker had taken: i
 test.concurrent('a settle without its fence lets a worker that was taken for dead settle once more: invariant 2', async () => {
   const module = 'services/worker/settles.sql.js';
   const sabotage = [
-    {
-      module,
-      from: `where t.state = 'running' and t.attempt = d.attempt and t.claim_id = d.claim_id`,
-      to: 'where true',
-    },
+    { module, from: `and state = 'running' and attempt = d.attempt and claim_id = d.claim_id`, to: '' },
+    { module, from: 't.attempt = d.attempt and t.claim_id = d.claim_id', to: 'true' },
     { module, from: `and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'`, to: '' },
   ];
   const faults = ['worker frozen past its lease'];
