@@ -50,6 +50,7 @@ beforeAll(async () => {
   const env = {
     PATH: `${dirname(process.execPath)}:/usr/bin:/bin`,
     HOME: FOLDER,
+    TMPDIR: FOLDER, // another user of the machine may have run this before, and own files of these names
     DATABASE_URL: db.url,
     AMQP_URL,
     WARREN_PREFIX: broker.prefix,
