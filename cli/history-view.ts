@@ -22,9 +22,10 @@ function whatOf(entry: View): string {
   const kind = textAt(entry, 'kind') ?? '';
   const attempt = numberAt(entry, 'attempt');
   switch (kind) {
+    case 'invited':
     case 'started':
     case 'ended':
-      return `attempt ${attempt ?? '?'} ${kind === 'started' ? kind : (textAt(entry, 'outcome') ?? kind)}`;
+      return `attempt ${attempt ?? '?'} ${kind === 'ended' ? (textAt(entry, 'outcome') ?? kind) : kind}`;
     case 'act':
       return textAt(entry, 'action') ?? kind;
     case 'finished':

@@ -25,12 +25,15 @@ export interface HistoryEntry {
 type AttemptRow = HistorySources['attempts'][number];
 type TaskRow = HistorySources['task'];
 
-const RANKS = { accepted: 0, act: 1, started: 2, ended: 3, died: 4, closed: 5, finished: 6 } as const;
+const RANKS = { accepted: 0, act: 1, invited: 2, started: 3, ended: 4, died: 5, closed: 6, finished: 7 } as const;
+/** Milliseconds within which an invitation belongs to what somebody did, and is told with that. */
+const SAME_ACT_MS = 1_000;
 
 /** All entries, oldest first. */
 export function composeHistory({ task, attempts, letters, audit }: HistorySources): readonly HistoryEntry[] {
   return [
     acceptance(task),
+    ...invitations({ task, attempts, letters, audit }),
     ...attempts.flatMap((row) => entriesOfAttempt(row, task)),
     ...entriesOfLastAttempt(task),
     ...letters.flatMap((row) => entriesOfLetter(row)),
@@ -52,6 +55,28 @@ function acceptance(task: TaskRow): HistoryEntry {
   const until = task.attempt === 0 && task.state === 'scheduled' ? task.run_at : null;
   const by = publisher === '' ? null : publisher;
   return entry(at, { attempt: 0, rank: RANKS.accepted, id: '' }, { kind: 'accepted', by, door, until });
+}
+
+/**
+ * The moments at which a wait was over, or somebody invited once more. Each attempt has one invitation, its last; those that came with the
+ * acceptance, with the end of the attempt before or with what somebody did are told there.
+ */
+function invitations({ task, attempts, letters, audit }: HistorySources): readonly HistoryEntry[] {
+  const own = {
+    attempt: task.has_row || task.attempt === 0 ? task.attempt + 1 : task.attempt,
+    invited_at: task.invited_at,
+  };
+  const told = new Set([task.accepted_at.getTime(), ...attempts.map((row) => row.finished_at.getTime())]);
+  const acts = [...audit.map(({ at }) => at), ...letters.flatMap(({ closed_at: at }) => at ?? [])];
+  const before = new Map(attempts.map((row) => [row.attempt + 1, becameOf(row, task)]));
+  return [...attempts, own].flatMap(({ attempt, invited_at: at }) => {
+    if (at === null || told.has(at.getTime())) return [];
+    told.add(at.getTime()); // a task that waits still has the invitation of its attempt before
+    if (acts.some((act) => Math.abs(act.getTime() - at.getTime()) <= SAME_ACT_MS)) return [];
+    const became = before.get(attempt);
+    const by = became === 'retrying' || became === 'scheduled' ? 'dispatcher' : 'producer';
+    return [entry(at, { attempt, rank: RANKS.invited, id: '' }, { kind: 'invited', attempt, by })];
+  });
 }
 
 function entriesOfAttempt(row: AttemptRow, task: TaskRow): readonly HistoryEntry[] {

@@ -5,7 +5,8 @@ import { sql, statement } from '../../shared/postgres/statement.ts';
 export const readHistoryTask = statement<[id: string]>()({
   name: 'read_history_task',
   text: sql`
-    select t.id, t.state::text as state, t.attempt, t.worker, t.accepted_at, t.started_at, t.finished_at, t.run_at,
+    select t.id, t.state::text as state, t.attempt, t.worker, t.accepted_at, t.invited_at, t.started_at, t.finished_at,
+           t.run_at,
            t.publisher, t.external_id is not null or o.task_id is not null as is_from_amqp,
            exists (select from attempts a where a.task_id = t.id and a.attempt = t.attempt) as has_row,
            exists (select from attempt_logs l where l.task_id = t.id and l.attempt = t.attempt) as has_logs,
@@ -20,6 +21,7 @@ export const readHistoryTask = statement<[id: string]>()({
     attempt: 'int4',
     worker: 'uuid?',
     accepted_at: 'timestamptz',
+    invited_at: 'timestamptz?',
     started_at: 'timestamptz?',
     finished_at: 'timestamptz?',
     run_at: 'timestamptz?',
@@ -37,7 +39,7 @@ export const readHistoryTask = statement<[id: string]>()({
 export const readHistoryAttempts = statement<[id: string, from: number, limit: number]>()({
   name: 'read_history_attempts',
   text: sql`
-    select a.attempt, a.worker, a.started_at, a.finished_at, a.outcome, a.error_type, a.error_code, a.error_message,
+    select a.attempt, a.worker, a.invited_at, a.started_at, a.finished_at, a.outcome, a.error_type, a.error_code, a.error_message,
            a.code_version,
            exists (select from dead_letters d where d.task_id = a.task_id and d.attempt = a.attempt) as is_death,
            exists (select from attempt_logs l where l.task_id = a.task_id and l.attempt = a.attempt) as has_logs
@@ -48,6 +50,7 @@ export const readHistoryAttempts = statement<[id: string, from: number, limit: n
   columns: {
     attempt: 'int4',
     worker: 'uuid',
+    invited_at: 'timestamptz?',
     started_at: 'timestamptz',
     finished_at: 'timestamptz',
     outcome: 'text',

@@ -110,6 +110,6 @@ export const giveDeadLetter = statement<[ids: readonly string[]]>()({
       on conflict (task_id) where state in ('open', 'replaying') do nothing
       returning task_id
     )
-    select d.id as task_id from dead d where (d.id in (select task_id from given)) is true`,
+    select d.id as task_id from dead d where ${isAmong(sql`d.id`, sql`(select task_id as id from given) g`)}`,
   columns: { task_id: 'uuid' },
 });

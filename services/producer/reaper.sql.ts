@@ -47,7 +47,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
        limit $1::int4
          for update skip locked
     ), locked as (
-      select t.id, t.attempt, t.worker, t.started_at, t.id is not distinct from o.alone as is_alone,
+      select t.id, t.attempt, t.worker, t.invited_at, t.started_at, t.id is not distinct from o.alone as is_alone,
              case
                when exists (select from cancel_requests r where r.task_id = t.id) then 'cancelled'
                when t.id = o.alone and t.lost_alone + 1 >= $2::int4 then 'dead'
@@ -58,7 +58,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
           select o.id, o.alone, u.task_id from orphaned o cross join unnest(o.task_ids) as u (task_id) order by u.task_id
         ) o
         cross join lateral ${oneById(
-          sql`id, attempt, worker, started_at, lost_alone`,
+          sql`id, attempt, worker, invited_at, started_at, lost_alone`,
           sql`o.task_id`,
           sql`
           and state = 'running' and claim_id = o.id for no key update`,
@@ -80,8 +80,9 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
       returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
     ), counted as (${countInLedger(sql`state::text`, sql`freed where state in ('dead', 'cancelled')`)}
     ), history as (
-      insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code, error_message)
-      select id, attempt, worker, started_at, at, 'lost', 'WorkerLost', 'worker-lost',
+      insert into attempts (task_id, attempt, worker, invited_at, started_at, finished_at, outcome, error_type, error_code,
+                            error_message)
+      select id, attempt, worker, invited_at, started_at, at, 'lost', 'WorkerLost', 'worker-lost',
              case when is_alone then 'The worker died or was cut off while nothing else ran in it; its lease lapsed.'
                   else 'The worker died or was cut off; its lease lapsed.' end
         from locked order by id

@@ -81,12 +81,12 @@ export const handBackClaims = statement<[worker: string, claimIds: readonly stri
     with stranded as (
       select id, task_ids from claims where worker = $1::uuid and id = any($2::uuid[]) order by id for update
     ), locked as (
-      select t.id, t.attempt, t.worker, t.started_at, clock_timestamp() as at
+      select t.id, t.attempt, t.worker, t.invited_at, t.started_at, clock_timestamp() as at
         from (
           select s.id as claim_id, u.id from stranded s cross join unnest(s.task_ids) as u (id) order by u.id
         ) s
         cross join lateral ${oneById(
-          sql`id, attempt, claim_id, worker, started_at`,
+          sql`id, attempt, claim_id, worker, invited_at, started_at`,
           sql`s.id`,
           sql`and state = 'running' and claim_id = s.claim_id for no key update`,
         )} t
@@ -98,8 +98,8 @@ export const handBackClaims = statement<[worker: string, claimIds: readonly stri
        where t.id = l.id and t.attempt = l.attempt and t.state = 'running'
       returning t.id, t.type, t.queue, t.priority, t.generation, t.deadline
     ), history as (
-      insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_message)
-      select id, attempt, worker, started_at, at, 'interrupted', 'HandedBack', 'The claim was won but its answer was lost.'
+      insert into attempts (task_id, attempt, worker, invited_at, started_at, finished_at, outcome, error_type, error_message)
+      select id, attempt, worker, invited_at, started_at, at, 'interrupted', 'HandedBack', 'The claim was won but its answer was lost.'
         from locked order by id
       on conflict (task_id, attempt) do nothing -- counted anew by hand: what is on record stays
     ), waiting as (

@@ -83,7 +83,7 @@ export const settleOthers = statement<
           as d (id, attempt, claim_id, wanted, failed, delay_ms, outcome, reason, letter_id,
                 error_type, error_code, error_message, error_stack)
     ), locked as (
-      select d.*, t.worker, t.started_at,
+      select d.*, t.worker, t.invited_at, t.started_at,
              case
                when d.wanted in ('retrying', 'scheduled', 'pending')
                  and exists (select from cancel_requests c where c.task_id = t.id) then 'cancelled'
@@ -92,7 +92,7 @@ export const settleOthers = statement<
              end::task_state as state,
              clock_timestamp() as at
         from (select * from done order by id) d
-        cross join lateral ${mine(sql`id, attempt, claim_id, worker, started_at, deadline`)} t
+        cross join lateral ${mine(sql`id, attempt, claim_id, worker, invited_at, started_at, deadline`)} t
        where ${fewAreMine}
     ), settled as (
       update tasks t
@@ -107,9 +107,9 @@ export const settleOthers = statement<
                 l.letter_id, l.reason, l.error_type, l.error_code, l.error_message, l.error_stack
     ), counted as (${countInLedger(sql`state::text`, sql`settled where state in ('dead', 'cancelled')`)}
     ), history as (
-      insert into attempts (task_id, attempt, worker, started_at, finished_at, outcome, error_type, error_code,
+      insert into attempts (task_id, attempt, worker, invited_at, started_at, finished_at, outcome, error_type, error_code,
                             error_message, error_stack, code_version)
-      select l.id, l.attempt, l.worker, l.started_at, l.at,
+      select l.id, l.attempt, l.worker, l.invited_at, l.started_at, l.at,
              case when l.state = 'cancelled' then 'cancelled' else l.outcome end,
              l.error_type, l.error_code, l.error_message, l.error_stack, $14::text
         from locked l

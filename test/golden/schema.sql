@@ -104,6 +104,7 @@ create table attempts;
   error_message text
   error_stack text
   code_version text
+  invited_at timestamp with time zone
   constraint attempts_outcome_check CHECK ((outcome = ANY (ARRAY['failed'::text, 'timeout'::text, 'deferred'::text, 'interrupted'::text, 'cancelled'::text, 'lost'::text])))
   constraint attempts_pkey PRIMARY KEY (task_id, attempt)
 

@@ -1,5 +1,7 @@
 /** The history of a task over HTTP, what its attempts logged, and what it did once. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { dispatchDue } from '../../services/producer/dispatcher.sql.ts';
+import { run } from '../../shared/postgres/statement.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import { addTask, aDeath, aHandBack, aVerdict, openWorker } from '../support/core.ts';
 import type { TestWorker } from '../support/core.ts';
@@ -77,6 +79,32 @@ test('a task that waits says until when, and one that runs has no end yet', asyn
   const running = await submit();
   await worker.win(running);
   expect((await historyOf(running)).map(({ kind }) => kind)).toEqual(['accepted', 'started']);
+});
+
+test('a wait that is over says when, and who ended it', async () => {
+  const id = await submit({ delayMs: 3_600_000 });
+  const fallDue = async (): Promise<void> => {
+    await query(`update tasks set run_at = clock_timestamp() where id = $1`, id);
+    await query(`update due set at = clock_timestamp() where task_id = $1`, id);
+    await run(api.db.database, dispatchDue, 10);
+  };
+  await fallDue();
+  await worker.settles.settle(await worker.win(id), aVerdict());
+  await fallDue();
+  const seen = (await historyOf(id)).map(({ kind, attempt, by, became }) => [kind, attempt, by, became]);
+  const waited = [
+    ['accepted', undefined, 'hands', undefined],
+    ['invited', 1, 'producer', undefined],
+    ['started', 1, 'worker', undefined],
+    ['ended', 1, 'worker', 'retrying'],
+    ['invited', 2, 'dispatcher', undefined],
+  ];
+  expect(seen).toEqual(waited);
+  await worker.settles.succeed(await worker.win(id), undefined);
+  const entries = await historyOf(id);
+  expect(entries.map(({ kind }) => kind)).toEqual([...waited.map(([kind]) => kind), 'started', 'ended', 'finished']);
+  expect(entries.map(({ at }) => at)).toEqual(entries.map(({ at }) => at).toSorted());
+  expect(await historyOf(id, 1)).toEqual(entries);
 });
 
 test('failures, hand-backs, edits, cancels and deaths stand in order, each with its cause', async () => {

@@ -14,9 +14,10 @@ export const historyQuery = z.strictObject(pageQuery.shape);
 const entry = z.looseObject({
   at: instant,
   kind: z
-    .enum(['accepted', 'started', 'ended', 'died', 'replayed', 'discarded', 'act', 'finished'])
+    .enum(['accepted', 'invited', 'started', 'ended', 'died', 'replayed', 'discarded', 'act', 'finished'])
     .describe(
-      'accepted: by whom, through which door. started, ended: of an attempt. died: its dead letter. replayed, discarded: what became of that. ' +
+      'accepted: by whom, through which door. invited: a wait was over (for its instant, for room under a limit, for its queue), or it was invited ' +
+        'once more, and it might start. started, ended: of an attempt. died: its dead letter. replayed, discarded: what became of that. ' +
         'act: what somebody did with the task or a letter of it, from the audit. finished: its end, where that is no death.',
     ),
   by: z.string().optional().describe('Who or what caused it.'),
