@@ -18,6 +18,7 @@ import {
 import { toError } from '../../../shared/errors/to-error.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 import { aim } from '../aim.ts';
+import { percentile } from '../rounds.ts';
 import { QUERIES, fillTasks, findIds, queriesOver } from './filling.ts';
 import { generateLoad } from './load-plan.ts';
 import type { LoadPlan, LoadResult } from './load-plan.ts';
@@ -31,6 +32,7 @@ const AIMS = { getP99Ms: 5, getPerSecond: 1_000, listP95Ms: 50, submitPerSecond:
 const SUBMITTERS = 256;
 const BATCH = 500;
 const BATCH_SENDERS = 4;
+const LOOK_ROUNDS = 5;
 const LOOKS_PER_LIST = 60;
 const SAMPLED_IDS = 20_000;
 const DAY_MS = 86_400_000;
@@ -96,17 +98,22 @@ async function measure(bench: Bench): Promise<boolean> {
   ].every(Boolean);
 }
 
+/** The median of some rounds, as in `make bench`: a machine that stands still for 40 ms once shows in a hundredth of ten seconds. */
 async function measureLooks({ ids, load }: Bench): Promise<boolean> {
-  const { p99Ms } = await load(`GET /v1/tasks/{id}, ${AIMS.getPerSecond}/s`, {
-    connections: 64,
-    requests: ids.map((id) => ({ method: 'GET', path: `/v1/tasks/${id}` })),
-    perSecond: AIMS.getPerSecond,
-    seconds: SECONDS,
-    warmUpSeconds: WARM_UP_SECONDS,
-  });
+  const rounds: number[] = [];
+  while (rounds.length < LOOK_ROUNDS) {
+    const { p99Ms } = await load(`GET /v1/tasks/{id}, ${AIMS.getPerSecond}/s`, {
+      connections: 64,
+      requests: ids.map((id) => ({ method: 'GET', path: `/v1/tasks/${id}` })),
+      perSecond: AIMS.getPerSecond,
+      seconds: SECONDS,
+      warmUpSeconds: WARM_UP_SECONDS,
+    });
+    rounds.push(p99Ms);
+  }
   return aim(
-    `a task by its id p99 under ${AIMS.getP99Ms} ms at ${AIMS.getPerSecond}/s`,
-    p99Ms,
+    `a task by its id p99 under ${AIMS.getP99Ms} ms at ${AIMS.getPerSecond}/s, median of ${LOOK_ROUNDS} rounds`,
+    percentile(rounds, 0.5),
     (ms) => ms < AIMS.getP99Ms,
   );
 }
