@@ -63,8 +63,10 @@ test('what a task went through is shown from acceptance over deaths and replays 
     ['accepted', undefined, undefined],
     ['started', 1, undefined],
     ['ended', 1, 'retrying'],
+    ['invited', 2, undefined],
     ['started', 2, undefined],
     ['ended', 2, 'retrying'],
+    ['invited', 3, undefined],
     ['started', 3, undefined],
     ['ended', 3, 'dead'],
     ['died', 3, undefined],
@@ -73,13 +75,14 @@ test('what a task went through is shown from acceptance over deaths and replays 
     ['ended', 4, 'succeeded'],
     ['finished', 'succeeded', undefined],
   ]);
-  expect(history[8]).toMatchObject({ by: 'local', letterId, reason: 'mended', replayId: expect.any(String) });
+  expect(history[3]).toMatchObject({ by: 'dispatcher' });
+  expect(history[10]).toMatchObject({ by: 'local', letterId, reason: 'mended', replayId: expect.any(String) });
 
   // The same on the command line.
   const env = { WARREN_URL: fleet.producer().url, WARREN_DEAD_LETTERS_URL: handler };
   const shown = await warren(['task', 'history', dies], { env });
   expect(shown).toMatchObject({ exitCode: 0, stderr: '' });
-  expect(shown.stdout.split('\n').filter((line) => line !== '')).toHaveLength(13);
+  expect(shown.stdout.split('\n').filter((line) => line !== '')).toHaveLength(15);
   const logs = await warren(['task', 'logs', thread, '--attempt', '1'], { env });
   expect(logs.stdout.split('\n').filter((line) => line !== '')).toHaveLength(200);
   expect(logs.stderr).toContain('800 lines between the first and the last were not kept');
