@@ -5,8 +5,11 @@ import { addFailureGroupRoutes } from '../../services/dead-letter-handler/http/f
 import { addDiscardRoutes } from '../../services/dead-letter-handler/http/discards.routes.ts';
 import type { DryRunDeps } from '../../services/dead-letter-handler/dry-run.ts';
 import { addReplayRoutes } from '../../services/dead-letter-handler/http/replays.routes.ts';
+import { registerFileRoutes } from '../../services/producer/http/files.routes.ts';
+import { registerFlowRoutes } from '../../services/producer/http/flows.routes.ts';
 import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
 import { registerHistoryRoutes } from '../../services/producer/http/history.routes.ts';
+import { registerQueueRoutes } from '../../services/producer/http/queues.routes.ts';
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { registerFollowRoutes } from '../../services/producer/http/follow.routes.ts';
@@ -31,7 +34,22 @@ export interface Api {
 /** The Task API of the producer. */
 export async function describeTaskApi(): Promise<Api> {
   return await describe('Warren Task API', (app, metrics) => {
-    registerTaskRoutes(app, taskDeps(metrics));
+    const tasks = taskDeps(metrics);
+    registerTaskRoutes(app, tasks);
+    registerFlowRoutes(app, { ...tasks, holdReasonOf: never, flowBytes: tasks.batchBytes });
+    registerQueueRoutes(app, { ...tasks, readyOf: never });
+    registerFileRoutes(
+      app,
+      {
+        db: noDatabase as unknown as Database,
+        store: undefined,
+        linkSecret: '',
+        clock: systemClock,
+        metrics,
+        log: silentLogger,
+      },
+      { linkMs: 1, linkBaseUrl: '', depth: 1 },
+    );
     registerHistoryRoutes(app, { db: { query: never }, log: silentLogger, depth: 1 });
     registerFollowRoutes(app, {
       clock: systemClock,
@@ -42,7 +60,7 @@ export async function describeTaskApi(): Promise<Api> {
     registerRetentionRoutes(app, {
       db: noDatabase as unknown as Database,
       clock: systemClock,
-      rules: { tasks: [], ripeMs: 1, shortestMs: 1, spanMs: 1, lettersMs: 1, replaysMs: 1 },
+      rules: { tasks: [], ripeMs: 1, shortestMs: 1, spanMs: 1, lettersMs: 1, replaysMs: 1, flowsMs: 1 },
     });
   });
 }

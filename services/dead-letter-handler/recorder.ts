@@ -13,7 +13,7 @@ import { isUnavailable } from '../../shared/postgres/failure.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { run } from '../../shared/postgres/statement.ts';
-import type { RowOf } from '../../shared/postgres/statement.ts';
+import type { ParamsOf, RowOf } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
@@ -332,5 +332,3 @@ function letterColumns(letters: readonly NewLetter[]): ParamsOf<typeof recordLet
     letters.map(({ key }) => key),
   ];
 }
-
-type ParamsOf<S> = S extends { readonly params?: infer P extends readonly unknown[] } ? P : never;

@@ -3,7 +3,7 @@
  * what was sent stands in the items' rows, written by the statement that made the tasks live again.
  */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { countInLedger, tellAgain, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { countInLedger, reviveSteps, tellAgain, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 import { countOpen } from './open-count.sql.ts';
 
 /** Takes a replay that is due for `$1` milliseconds; replicas share the work by SKIP LOCKED. Index: replays_look_at. */
@@ -169,7 +169,7 @@ export const sendItems = statement<
              rate_key = case when l.mended is null then t.rate_key else l.rate_key end
         from letter l
        where t.id = l.task_id and t.state = 'dead'
-      returning t.id, t.type, t.queue, t.priority, t.generation, t.attempt, l.n, l.replay_id, l.wave
+      returning t.id, t.type, t.queue, t.priority, t.generation, t.attempt, t.flow_id, l.n, l.replay_id, l.wave
     ), counted as (${countInLedger(sql`'revived'`, sql`task`)}
     ), told_again as (${tellAgain(sql`task`)}
     ), invited as (${writeOutbox(sql`task`)}
@@ -195,7 +195,7 @@ export const sendItems = statement<
       returning r.id
     )
     select (select count(*) from skipped)::int4 as skipped, t.id as task_id, t.type, t.queue, t.priority, t.generation,
-           o.id as outbox_id
+           o.id as outbox_id, ${reviveSteps(sql`task`)} as steps_revived
       from moved m
       left join task t on true
       left join invited o on true`,
@@ -207,6 +207,7 @@ export const sendItems = statement<
     priority: 'int2?',
     generation: 'int4?',
     outbox_id: 'int8?',
+    steps_revived: 'int4?',
   },
 });
 

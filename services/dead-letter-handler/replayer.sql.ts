@@ -1,7 +1,7 @@
 /** The statements that replay and discard single letters. Each writes its line of the audit in the same transaction. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
-import { countInLedger, tellAgain, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { countInLedger, reviveSteps, tellAgain, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 import { countOpen } from './open-count.sql.ts';
 
 /**
@@ -52,7 +52,7 @@ export const replayTask = statement<
              deadline = null, claim_id = null, run_at = null, finished_at = null, result = null, invited_at = clock_timestamp()
         from letter l
        where t.id = l.task_id and t.state = 'dead'
-      returning t.id, t.type, t.queue, t.priority, t.generation, t.attempt
+      returning t.id, t.type, t.queue, t.priority, t.generation, t.attempt, t.flow_id
     ), counted as (${countInLedger(sql`'revived'`, sql`task`)}
     ), told_again as (${tellAgain(sql`task`)}
     ), invited as (${writeOutbox(sql`task`)}
@@ -64,10 +64,18 @@ export const replayTask = statement<
         from letter l
         join task t on t.id = l.task_id
     )
-    select t.id as task_id, t.type, t.queue, t.priority, t.generation, i.id as outbox_id
+    select t.id as task_id, t.type, t.queue, t.priority, t.generation, i.id as outbox_id, ${reviveSteps(sql`task`)} as steps_revived
       from task t
       cross join invited i`,
-  columns: { task_id: 'uuid', type: 'text', queue: 'text', priority: 'int2', generation: 'int4', outbox_id: 'int8' },
+  columns: {
+    task_id: 'uuid',
+    type: 'text',
+    queue: 'text',
+    priority: 'int2',
+    generation: 'int4',
+    outbox_id: 'int8',
+    steps_revived: 'int4?',
+  },
 });
 
 /**

@@ -1,6 +1,12 @@
 /** The statement that cancels. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { cancelWaiting, countInLedger, isAmong, notifyWorkers } from '../../shared/tasks/beside.sql.ts';
+import {
+  cancelWaiting,
+  countInLedger,
+  endStepsUnheard,
+  isAmong,
+  notifyWorkers,
+} from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Cancels those of the tasks that wait, and asks the workers of those that run, which are notified at the commit; tasks that have
@@ -13,8 +19,15 @@ export const cancelTasks = statement<
 >()({
   name: 'cancel_tasks',
   text: sql`
-    with target as (
-      select id, state, generation, worker from tasks where id = any($1::uuid[]) order by id for no key update
+    with flows_first as (
+      -- who moves a flow on holds it and wants what it has blocked
+      select id from flows where id = any(array(select flow_id from tasks where id = any($1::uuid[]))) order by id for no key update
+    ), target as (
+      select id, state, generation, worker
+        from tasks
+       where id = any($1::uuid[]) and (select count(*) from flows_first) >= 0
+       order by id
+         for no key update
     ), cancelled as (${cancelWaiting(sql`target`)}
     ), counted as (${countInLedger(sql`'cancelled'`, sql`cancelled`)}
     ), no_longer_due as (
@@ -33,11 +46,11 @@ export const cancelTasks = statement<
        where g.id in (select id from cancelled) or g.id in (select task_id from asked)
     )
     select g.id, g.state::text as was, ${isAmong(sql`g.id`, sql`cancelled`)} as is_cancelled, null::timestamptz as requested_at,
-           (select count(*) from told)::int4 as workers_told
+           (select count(*) from told)::int4 as workers_told, ${endStepsUnheard(sql`cancelled`)} as steps_freed
       from target g
      where g.state <> 'running'
     union all
-    select a.task_id, 'running', false, a.requested_at, (select count(*) from told)::int4 from asked a
+    select a.task_id, 'running', false, a.requested_at, (select count(*) from told)::int4, 0 from asked a
      order by 1`,
   columns: {
     id: 'uuid',
@@ -45,5 +58,6 @@ export const cancelTasks = statement<
     is_cancelled: 'bool?',
     requested_at: 'timestamptz?',
     workers_told: 'int4?',
+    steps_freed: 'int4?',
   },
 });

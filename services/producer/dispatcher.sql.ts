@@ -1,6 +1,13 @@
 /** The statement that moves what is due. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { countInLedger, holdForQueue, isAmong, isTaskGone, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import {
+  countInLedger,
+  endStepsUnheard,
+  holdForQueue,
+  isAmong,
+  isTaskGone,
+  writeOutbox,
+} from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Takes up to `limit` tasks whose instant has come: those whose run_at passed become pending, with an outbox row, or held back
@@ -40,7 +47,7 @@ export const dispatchDue = statement<[limit: number]>()({
              finished_at = case when l.next_state = 'expired' then clock_timestamp() end
         from locked l
        where t.id = l.id and t.state = l.state and l.next_state <> l.state
-      returning t.id, t.state, t.invited_at, t.type, t.queue, t.priority, t.generation, l.turn
+      returning t.id, t.state, t.invited_at, t.type, t.queue, t.priority, t.generation, t.flow_id, t.flow_step, l.turn
     ), counted as (${countInLedger(sql`'expired'`, sql`moved where state = 'expired'`)}
     ), later as (
       -- Pending with a deadline, or picked for a deadline that an edit moved: look again then. What the locked row says counts; the
@@ -64,10 +71,11 @@ export const dispatchDue = statement<[limit: number]>()({
     ), invited as (${writeOutbox(sql`moved where state = 'pending' and invited_at is not null`)}
     )
     select m.id as task_id, m.state::text as state, m.type, m.queue, m.priority, m.generation,
-           case when m.state = 'pending' and m.invited_at is not null then (select id from invited) end as outbox_id
+           case when m.state = 'pending' and m.invited_at is not null then (select id from invited) end as outbox_id,
+           ${endStepsUnheard(sql`(select * from moved where state = 'expired') over`)} as steps_freed
       from moved m
     union all
-    select p.task_id, null, null, null, null, null, null from picked p where not ${isAmong(sql`p.task_id`, sql`moved`)}`,
+    select p.task_id, null, null, null, null, null, null, null from picked p where not ${isAmong(sql`p.task_id`, sql`moved`)}`,
   columns: {
     task_id: 'uuid?',
     state: 'text?',
@@ -76,5 +84,6 @@ export const dispatchDue = statement<[limit: number]>()({
     priority: 'int2?',
     generation: 'int4?',
     outbox_id: 'int8?',
+    steps_freed: 'int4?',
   },
 });

@@ -93,11 +93,17 @@ export const editTasks = statement<
          and t.state in ('pending', 'scheduled', 'retrying', 'blocked')
       returning t.id, t.state, t.generation, t.type, t.queue, t.priority, c.turn, c.state as was, c.generation as generation_before,
                 c.priority as old_priority, c.queue as old_queue, c.run_at as old_run_at, c.deadline as old_deadline,
-                c.new_run_at, c.new_deadline, c.is_new_input, c.input_bytes,
+                c.new_run_at, c.new_deadline, c.is_new_input, c.input_bytes, t.flow_id, t.flow_step,
                 least(case when t.state in ('scheduled', 'retrying') then t.run_at end, t.deadline) as due_at
     ), filed as (
       -- what a replacing submission stored was for a task of its own
       update files f set task_id = e.id from edited e where f.id = $18::uuid and f.task_id <> e.id
+    ), made_by_hand as (
+      -- the input of a step that its flow would make of results: what is given now is what it gets
+      update flow_steps s
+         set pieces = null, refs = null
+        from edited e
+       where e.is_new_input and e.was = 'blocked' and s.flow_id = e.flow_id and s.step = e.flow_step
     ), waiting as (
       insert into due (task_id, at)
       select id, due_at from edited where due_at is not null order by id

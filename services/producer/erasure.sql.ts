@@ -107,6 +107,19 @@ export const eraseBeside = statement<[taskIds: readonly string[]]>()({
          set doomed_at = coalesce(doomed_at, clock_timestamp()), sweep_at = clock_timestamp(), name = 'erased'
        where task_id = any($1::uuid[])
       returning id
+    ), part_of as (
+      select distinct t.flow_id as id
+        from tasks t
+        join flows f on f.id = t.flow_id
+       where t.id = any($1::uuid[]) and f.finished_at is not null
+    ), flow as (
+      update flows f set business_key = null, tags = null, cancel_reason = null from part_of p where f.id = p.id
+    ), key as (
+      delete from flow_keys k using part_of p where k.flow_id = p.id
+    ), made_of as (
+      update flow_steps s set pieces = null, refs = null, spec = null from part_of p where s.flow_id = p.id
+    ), signalled as (
+      update flow_signals g set data = 'null' from part_of p where g.flow_id = p.id
     ), held as (
       delete from held_back where task_id = any($1::uuid[])
     )

@@ -1,6 +1,7 @@
 /** Makes the entries of a task's history out of what is stored: nothing is written for it while the task lives. Pure. */
 import type { RowOf } from '../../shared/postgres/statement.ts';
 import type { readHistoryAttempts, readHistoryAudit, readHistoryLetters, readHistoryTask } from './history.sql.ts';
+import { withoutNull } from './without-null.ts';
 
 /** What is known of a task. */
 export interface HistorySources {
@@ -185,8 +186,4 @@ function isSame(a: Date, b: Date | null): boolean {
 
 function isEmpty(detail: unknown): boolean {
   return typeof detail === 'object' && detail !== null && Object.keys(detail).length === 0;
-}
-
-function withoutNull(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null && value !== undefined));
 }

@@ -2,7 +2,7 @@
 import type { RowOf } from '../../shared/postgres/statement.ts';
 import { renderWithRaw } from '../../shared/tasks/json.ts';
 import type { readOutcomes } from './callbacks.sql.ts';
-import { withoutNull } from './http/task-view.ts';
+import { withoutNull } from './without-null.ts';
 
 /** How a task ended. */
 export type OutcomeRow = RowOf<typeof readOutcomes.columns>;

@@ -3,6 +3,7 @@ import { sql, statement } from '../../shared/postgres/statement.ts';
 import {
   cancelWaiting,
   countInLedger,
+  endStepsUnheard,
   isAmong,
   ofThisDeath,
   oneById,
@@ -77,7 +78,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
                           else t.invited_at end,
              finished_at = case when ${isAmong(sql`t.id`, sql`locked where next_state <> 'pending'`)} then (select at from moment) end
        where t.id = any(array(select id from locked)) and t.state = 'running'
-      returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline
+      returning t.id, t.attempt, t.state, t.type, t.queue, t.priority, t.generation, t.deadline, t.flow_id, t.flow_step
     ), counted as (${countInLedger(sql`state::text`, sql`freed where state in ('dead', 'cancelled')`)}
     ), history as (
       insert into attempts (task_id, attempt, worker, invited_at, started_at, finished_at, outcome, error_type, error_code,
@@ -103,7 +104,8 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
       delete from claims c using orphaned o where c.id = o.id returning c.id
     )
     select f.id, f.attempt, f.state::text as state, f.type, f.queue, f.priority, f.generation,
-           case when f.state = 'pending' then (select id from invited) end as outbox_id
+           case when f.state = 'pending' then (select id from invited) end as outbox_id,
+           ${endStepsUnheard(sql`(select * from freed where state in ('dead', 'cancelled')) over`)} as steps_freed
       from freed f`,
   columns: {
     id: 'uuid',
@@ -114,6 +116,7 @@ export const reapOrphans = statement<[limit: number, maxLost: number]>()({
     priority: 'int2',
     generation: 'int4',
     outbox_id: 'int8?',
+    steps_freed: 'int4?',
   },
 });
 
@@ -142,6 +145,6 @@ export const followCancelRequests = statement<[]>()({
      using left_over l
      where r.task_id = l.id
        and (l.state in ('succeeded', 'dead', 'cancelled', 'expired') or l.id in (select id from cancelled))
-    returning r.task_id`,
-  columns: { task_id: 'uuid' },
+    returning r.task_id, ${endStepsUnheard(sql`cancelled`)} as steps_freed`,
+  columns: { task_id: 'uuid', steps_freed: 'int4?' },
 });

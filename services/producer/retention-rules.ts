@@ -29,6 +29,8 @@ export interface RetentionRules {
   readonly lettersMs: number;
   /** Milliseconds that a replay is kept once it ended. */
   readonly replaysMs: number;
+  /** Milliseconds that a flow is kept once it ended: as long as the last of its steps may be. */
+  readonly flowsMs: number;
 }
 
 const DAY_MS = 86_400_000;
@@ -60,6 +62,7 @@ export function readRules(retention: Config['retention']): RetentionRules {
     spanMs: Math.ceil(Math.max(Math.min(wanted, LONGEST_SPAN_MS), succeededMs / MOST_PARTITIONS)),
     lettersMs: deadMs,
     replaysMs,
+    flowsMs: Math.max(...tasks.map(({ keptMs }) => keptMs)),
   };
 }
 

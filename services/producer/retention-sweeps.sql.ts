@@ -54,6 +54,42 @@ export const sweepReplays = statement<[keptMs: number]>()({
   columns: { id: 'uuid?' },
 });
 
+/** Steps of flows that ended `$1` milliseconds ago, and the flows without any, with what stands beside them. Index: flows_finished_at. */
+export const sweepFlows = statement<[keptMs: number]>()({
+  name: 'sweep_flows',
+  text: sql`
+    with old as materialized (
+      select id, business_type, business_key
+        from flows
+       where finished_at < clock_timestamp() - $1::float8 * interval '1 ms'
+       order by finished_at
+       limit 100
+         for update skip locked
+    ), steps as materialized (
+      select s.flow_id, s.step
+        from old o
+        cross join lateral (
+          select flow_id, step from flow_steps f where f.flow_id = o.id order by step limit 500
+        ) s
+       limit 500
+    ), steps_gone as (
+      delete from flow_steps f using steps s where f.flow_id = s.flow_id and f.step = s.step returning f.flow_id
+    ), flows_gone as (
+      delete from flows f
+       using old o
+       where f.id = o.id and not exists (select from flow_steps s where s.flow_id = o.id)
+      returning f.id, f.business_type, f.business_key
+    ), signals_gone as (
+      delete from flow_signals g using flows_gone f where g.flow_id = f.id
+    ), keys_gone as (
+      delete from flow_keys k
+       using flows_gone f
+       where k.business_type = f.business_type and k.business_key = f.business_key and k.flow_id = f.id
+    )
+    select flow_id as id from steps_gone union all select id from flows_gone`,
+  columns: { id: 'uuid?' },
+});
+
 /** Counts of letters by hour of groups, older than `$1` milliseconds. Index: failure_group_hours_hour. */
 export const sweepGroupHours = statement<[keptMs: number]>()({
   name: 'sweep_group_hours',

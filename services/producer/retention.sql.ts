@@ -176,7 +176,7 @@ export const lockRetirement = statement<[]>()({
 /**
  * Judges the next `$4` tasks after `$1`, from `$2` to before `$3`: whose time is over, and who stays. Rules: `$5` types (empty:
  * all others), `$6` states, `$7` milliseconds after the end. A dead task's time runs from when its last letter was closed;
- * while one is open, or none was ever written, it stays. Indexes: primary key of tasks, dead_letters_task.
+ * while one is open, or none was ever written, it stays. Steps stay while their flow has not ended. Indexes: primary key of tasks, dead_letters_task.
  */
 export const judgeTasks = statement<
   [
@@ -194,13 +194,13 @@ export const judgeTasks = statement<
     with rules as materialized (
       select * from unnest($5::text[], $6::text[], $7::float8[]) as r (type, state, kept_ms)
     ), seen as materialized (
-      select id, type, state, finished_at
+      select id, type, state, finished_at, flow_id
         from tasks
        where id > $1::uuid and id >= $2::uuid and id < $3::uuid
        order by id
        limit $4::int4
     ), limited as (
-      select s.id, s.state, s.finished_at,
+      select s.id, s.state, s.finished_at, s.flow_id,
              clock_timestamp() - coalesce(
                (select r.kept_ms from rules r where r.type = s.type and r.state = s.state::text),
                (select r.kept_ms from rules r where r.type = '' and r.state = s.state::text)) * interval '1 ms' as over_before
@@ -211,7 +211,9 @@ export const judgeTasks = statement<
                when l.state in ('succeeded', 'cancelled', 'expired') then l.finished_at < l.over_before
                when l.state = 'dead' then (
                  select bool_and(coalesce(d.closed_at < l.over_before, false)) from dead_letters d where d.task_id = l.id)
-             end, false) as is_over
+             end, false)
+             -- what a step gave may still be wanted by those after it
+             and (l.flow_id is null or not exists (select from flows f where f.id = l.flow_id and f.finished_at is null)) as is_over
         from limited l
     )
     select (select count(*) from judged)::int4 as rows_seen,

@@ -20,7 +20,9 @@ import { Callbacks } from './callbacks.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { Estimates } from './estimates.ts';
 import { createFairDispatcher } from './fair-dispatcher.ts';
+import { createFlowTimers } from './flow-timers.ts';
 import { createForgetting } from './forgetting.ts';
+import { registerFlowRoutes } from './http/flows.routes.ts';
 import { registerHistoryRoutes } from './http/history.routes.ts';
 import { Follower } from './follower.ts';
 import { registerFollowRoutes } from './http/follow.routes.ts';
@@ -62,8 +64,9 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const queues = (): readonly string[] => [...new Set([...producer.declaredQueues, ...catalog.queues()])];
   const invite = async (row: OutboxRow): Promise<boolean> => await inviter.invite(row);
   const isOutboxFull = (): boolean => waitingInOutbox >= producer.outboxMaxRows;
+  const holdReasonOf = (queue: string): 'turn' | 'draining' | undefined => catalog.holdReasonOf(queue);
   const submitter = new Submitter(
-    { db, log, invite, isOutboxFull, holdReasonOf: (queue) => catalog.holdReasonOf(queue), metrics },
+    { db, log, invite, isOutboxFull, holdReasonOf, metrics },
     { maxBatch: producer.maxBatch },
   );
   const store = await openFileStore(files);
@@ -157,6 +160,17 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         const batchBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
         const submitted = { submit, storeInput, inputs, limits, batchBytes };
         registerTaskRoutes(app, { db, log, catalog, metrics, invite, isOutboxFull, ...submitted, ...followed });
+        registerFlowRoutes(app, {
+          db,
+          log,
+          catalog,
+          metrics,
+          invite,
+          isOutboxFull,
+          holdReasonOf,
+          limits,
+          flowBytes: batchBytes,
+        });
         registerFollowRoutes(app, { clock, follower, estimates });
         registerQueueRoutes(app, { db, log, catalog, readyOf: (queue) => depths.get(queue) });
         registerHistoryRoutes(app, { db, log, depth: limits.depth });
@@ -222,6 +236,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         part: createLedgerAudit(loops, { intervalMs: ledger.intervalMs, strandedAfterMs: ledger.strandedAfterMs }),
       },
       { name: 'releaser', part: createReleaser(loops) },
+      { name: 'flow timers', part: createFlowTimers(loops) },
       { name: 'fair dispatcher', part: createFairDispatcher(loops) },
       { name: 'retention', part: createRetention(loops, rules, config.retention) },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },

@@ -6,6 +6,7 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
+import type { ParamsOf } from '../../shared/postgres/statement.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
@@ -193,5 +194,3 @@ function columnsOf(
     pick(({ inputFile }) => inputFile?.id),
   ];
 }
-
-type ParamsOf<S> = S extends { readonly params?: infer P extends readonly unknown[] } ? P : never;

@@ -30,13 +30,19 @@ export const start = (from: Sql): Sql => sql`
         from ${from} l
        where t.id = l.id and t.state = 'pending'
       returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input, t.input_file, t.concurrency_key,
-                extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms`;
+                t.flow_id, extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms`;
 
 /** Writes down what a claim holds, extended where it is repeated. */
 export const keepBatch: Sql = sql`
       insert into claims (id, worker, claimed_at, task_ids)
       select $4::uuid, $3::uuid, clock_timestamp(), array_agg(id) from claimed having count(*) > 0
       on conflict (id) do update set task_ids = claims.task_ids || excluded.task_ids`;
+
+/** Says of flows of which nothing had started that they run. */
+export const beginFlows: Sql = sql`
+      update flows f
+         set state = 'running', started_at = clock_timestamp()
+       where f.id = any(array(select flow_id from claimed where flow_id is not null order by 1)) and f.state = 'pending'`;
 
 /** What is answered of each claimed task `c`. */
 export const shown: Sql = sql`c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input, c.input_file, c.concurrency_key,
@@ -76,6 +82,7 @@ export const claimTasks = statement<
         ${claimable}
     ), claimed as (${start(sql`(select id from locked where not is_restricted)`)}
     ), batch as (${keepBatch}
+    ), begun as (${beginFlows}
     )
     select v.has_lease, (select array_agg(id) from locked where is_restricted) as restricted,
            ${shown}

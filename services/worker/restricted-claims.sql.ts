@@ -1,6 +1,6 @@
 /** The statements that start attempts of tasks whose types have limits, and hold back what may not start. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { claimable, claimedColumns, keepBatch, living, shown, start } from './claims.sql.ts';
+import { beginFlows, claimable, claimedColumns, keepBatch, living, shown, start } from './claims.sql.ts';
 import { isAmong, specialQueues } from '../../shared/tasks/beside.sql.ts';
 
 /** Makes the rows on which claims of these tasks meet. In key order, so that two workers never deadlock. */
@@ -106,6 +106,7 @@ export const claimRestricted = statement<
                select s.type, s.key, t.turn::int8 from started s cross join generate_series(1, s.admitted) as t (turn))) is true
     ), claimed as (${start(sql`admitted`)}
     ), batch as (${keepBatch}
+    ), begun as (${beginFlows}
     ), refused as (
       select l.*, ${isAmong(sql`l.id`, sql`placed`)} as is_placed from locked l where l.id not in (select id from admitted)
     ), uninvited as (

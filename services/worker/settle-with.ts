@@ -37,7 +37,8 @@ export async function settleWith(
     await send(client, markTransaction);
     await send(client, unmarkTransaction);
     const [entered] = await send(client, enterSchema, schema, IDLE_MS);
-    const settled = await send(client, settleSucceeded, [taskId], [attempt], [claimId], [result ?? null], []);
+    // The sweeper invites at once what may start: nobody here knows when the transaction is committed.
+    const settled = await send(client, settleSucceeded, [taskId], [attempt], [claimId], [result ?? null], [], 0);
     if (settled.length === 0) {
       const [row] = await send(client, readSettled, [taskId]);
       // Whoever swallows the error and commits would keep work that does not count.

@@ -1,7 +1,7 @@
 /** The statements that end attempts. Each names id, attempt and claim: the fence that a worker without its claim cannot pass. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
-import { countInLedger, ofThisDeath, oneById, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { countInLedger, endSteps, ofThisDeath, oneById, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** The task of a row of `done` (`d`) where it is this attempt's, locked. */
 const mine = (columns: Sql): Sql =>
@@ -16,7 +16,8 @@ const fewAreMine = sql`t.attempt = d.attempt and t.claim_id = d.claim_id`;
 
 /**
  * Ends attempts that succeeded, and counts them in the ledger. Locks the rows in id order. `finishedClaims` are claims of
- * which nothing runs any more. Answers what it settled: two attempts of one task can meet in a batch, so match on both.
+ * which nothing runs any more. Answers what it settled: two attempts of one task can meet in a batch, so match on both; and, without an
+ * attempt, the steps of flows that may start now, whose outbox row the sweeper takes after `sweptInMs`.
  */
 export const settleSucceeded = statement<
   [
@@ -25,6 +26,7 @@ export const settleSucceeded = statement<
     claimIds: readonly string[],
     results: readonly (Buffer | null)[],
     finishedClaims: readonly string[],
+    sweptInMs: number,
   ]
 >()({
   name: 'settle_succeeded',
@@ -43,17 +45,29 @@ export const settleSucceeded = statement<
          set state = 'succeeded', finished_at = clock_timestamp(), result = l.result
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
-      returning t.id, t.attempt, t.type
+      returning t.id, t.attempt, t.type, t.flow_id, t.flow_step, t.state
     ), counted as (${countInLedger(sql`'succeeded'`, sql`settled`)}
     )
-    select id, attempt from settled`,
-  columns: { id: 'uuid', attempt: 'int4' },
+    select id, attempt, null as type, null as queue, null::int2 as priority, null::int4 as generation, null::int8 as outbox_id from settled
+    union all
+    select task_id, null, type, queue, priority, generation, outbox_id
+      from (${endSteps(sql`settled`, sql`$6::float8 * interval '1 ms'`)}) freed`,
+  columns: {
+    id: 'uuid?',
+    attempt: 'int4?',
+    type: 'text?',
+    queue: 'text?',
+    priority: 'int2?',
+    generation: 'int4?',
+    outbox_id: 'int8?',
+  },
 });
 
 /**
  * Ends attempts in any other way: each row names the state that it wants. Past its deadline a retry is `dead` instead, and
  * where cancelling was asked for nothing waits again. The same statement writes the attempt's history, what is due, the
- * dead letter, the ledger's entries and, for what is pending again, the outbox row. Locks the rows in id order.
+ * dead letter, the ledger's entries and, for what is pending again, the outbox row. Answers also, without an attempt, steps of flows that
+ * may start now. Locks the rows in id order.
  */
 export const settleOthers = statement<
   [
@@ -103,7 +117,7 @@ export const settleOthers = statement<
              finished_at = case when l.state in ('dead', 'cancelled') then l.at end
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
-      returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation,
+      returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation, t.flow_id, t.flow_step,
                 l.letter_id, l.reason, l.error_type, l.error_code, l.error_message, l.error_stack
     ), counted as (${countInLedger(sql`state::text`, sql`settled where state in ('dead', 'cancelled')`)}
     ), history as (
@@ -137,15 +151,18 @@ export const settleOthers = statement<
     )
     select s.id, s.attempt, s.state::text as state, s.type, s.queue, s.priority, s.generation,
            case when s.state = 'pending' then (select id from invited) end as outbox_id
-      from settled s`,
+      from settled s
+    union all
+    select task_id, null, null, type, queue, priority, generation, outbox_id
+      from (${endSteps(sql`(select * from settled where state in ('dead', 'cancelled')) over`)}) freed`,
   columns: {
-    id: 'uuid',
-    attempt: 'int4',
-    state: 'text',
-    type: 'text',
-    queue: 'text',
-    priority: 'int2',
-    generation: 'int4',
+    id: 'uuid?',
+    attempt: 'int4?',
+    state: 'text?',
+    type: 'text?',
+    queue: 'text?',
+    priority: 'int2?',
+    generation: 'int4?',
     outbox_id: 'int8?',
   },
 });

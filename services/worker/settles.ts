@@ -10,6 +10,7 @@ import { Batcher } from '../../shared/resilience/batcher.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
+import type { InvitedRow } from '../../shared/tasks/outbox.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
 import type { Clock } from '../../shared/time/clock.ts';
 import type { ClaimBook } from './claim-book.ts';
@@ -49,6 +50,8 @@ interface Other {
 }
 
 const LONGEST_PAUSE_MS = 2_000;
+/** Milliseconds that the sweeper leaves invitations to whoever committed them. */
+const SWEPT_IN_MS = 10_000;
 
 /** Ends attempts. */
 export class Settles {
@@ -136,7 +139,9 @@ export class Settles {
           items.map(({ claim }) => claim.claimId),
           items.map(({ result }) => result ?? null),
           finished,
+          SWEPT_IN_MS,
         );
+        this.#invite(rows);
         const won = new Set(rows.map((row) => keyOf(row.id, row.attempt)));
         return items.map(({ claim }) => (won.has(keyOf(claim.taskId, claim.attempt)) ? 'succeeded' : undefined));
       },
@@ -179,9 +184,14 @@ export class Settles {
       this.#options.codeVersion,
       finished,
     );
-    for (const row of outboxRowsOf(rows, ({ id }) => id)) void this.#deps.invite(row); // never rejects
+    this.#invite(rows);
     const states = new Map(rows.map((row) => [keyOf(row.id, row.attempt), row.state as Settled]));
     return items.map(({ claim }) => states.get(keyOf(claim.taskId, claim.attempt)));
+  }
+
+  /** Publishes what waits again, and steps of flows that may start now. */
+  #invite(rows: readonly (InvitedRow & { readonly id: string | null })[]): void {
+    for (const row of outboxRowsOf(rows, ({ id }) => id ?? '')) void this.#deps.invite(row); // never rejects
   }
 
   /** Settles a batch and keeps the book of claims. `undefined` from `settleBatch`: the row did not match. */
@@ -261,7 +271,8 @@ export class Settles {
   }
 }
 
-function keyOf(taskId: string, attempt: number): string {
+/** A row without an attempt is of a step that may start now: no claim has such a key. */
+function keyOf(taskId: string | null, attempt: number | null): string {
   return `${taskId}/${attempt}`;
 }
 

@@ -51,6 +51,8 @@ export const CATALOGUE = {
   'not-found': wrong(404, 'There is nothing at this address.'),
   'task-not-found': wrong(404, 'There is no task with this id.'),
   'queue-not-found': wrong(404, 'There is no queue of this name; see `warren queue list`.'),
+  'flow-not-found': wrong(404, 'There is no flow with this id.'),
+  'flow-finished': wrong(409, 'The flow has already ended, so this can no longer be done.'),
   'dead-letter-not-found': wrong(404, 'There is no dead letter with this id.'),
   'dead-letter-closed': wrong(409, 'The dead letter was already replayed or discarded.'),
   'dead-letter-erased': wrong(410, 'The message of this dead letter was erased, so there is nothing left to replay.'),

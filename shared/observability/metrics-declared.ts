@@ -66,7 +66,7 @@ export const METRICS = {
   submissionsRepeated: counter(
     'warren_submissions_repeated_total',
     'Submissions answered with a task that was there before, by what told that.',
-    [label('door', ['http', 'amqp']), label('by', ['message id', 'idempotency key', 'unique key'])],
+    [label('door', ['http', 'amqp']), label('by', ['message id', 'idempotency key', 'unique key', 'business key'])],
   ),
   // Invitations and publishes.
   invitations: counter('warren_invitations_total', 'Invitations written to the outbox, by the role that wrote them.', [
@@ -177,7 +177,7 @@ export const METRICS = {
   ]),
   retiredPartitions: counter('warren_retired_partitions_total', 'Partitions of tasks that were dropped.', []),
   retentionSwept: counter('warren_retention_swept_total', 'Rows beside the tasks that went by their age.', [
-    label('table', ['dead_letters', 'replays', 'failure_group_hours']),
+    label('table', ['dead_letters', 'replays', 'flows', 'failure_group_hours']),
   ]),
   retentionPostponed: counter('warren_retention_postponed_total', 'Steps of retention put off for want of a lock.', []),
   retentionBehindSeconds: gauge(

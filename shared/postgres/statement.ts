@@ -53,6 +53,9 @@ export interface Statement<P extends readonly unknown[], C extends Columns> {
   readonly params?: P;
 }
 
+/** The parameters of a statement. */
+export type ParamsOf<S> = S extends { readonly params?: infer P extends readonly unknown[] } ? P : never;
+
 /** One query as it goes to Postgres. */
 export interface Query {
   /** Name of the prepared statement; without one the text is sent as it is. */

@@ -9,7 +9,8 @@ export const countInLedger = (entry: Sql, from: Sql): Sql => sql`
         from ${from}
        group by 1, 2, 3
        order by 1, 2, 3
-      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks`;
+      on conflict (hour, type, entry, backend) do update set tasks = l.tasks + excluded.tasks
+      returning l.type`;
 
 /**
  * Writes one outbox row for all tasks that have become claimable together, and returns its `id`; none where there is no task.
@@ -23,6 +24,25 @@ export const writeOutbox = (from: Sql, after: Sql = sql`interval '10 s'`): Sql =
       returning id`;
 
 /**
+ * Moves on the flows of tasks that have ended, and gives what may start now (`task_id`, `type`, `queue`, `priority`, `generation`,
+ * `outbox_id`): see `end_steps`. `from`: a source of rows with `flow_id`, `flow_step`, `state`; `flow_id` is null for what is no step.
+ * Every statement that ends tasks has it and reads it, else Postgres leaves it out; its own entries in the ledger, its CTE `counted`, are written
+ * first, since what a function has written before no insert may change. The sweeper takes the outbox row `after` that long.
+ */
+export const endSteps = (from: Sql, after: Sql = sql`interval '10 s'`): Sql => sql`
+      select freed.*
+        from (
+          select array_agg(flow_id) as flows, array_agg(flow_step) as steps, array_agg(state::text) as states
+            from ${from}
+           where flow_id is not null and (select count(*) from counted) >= 0
+        ) ended
+        cross join lateral end_steps(ended.flows, ended.steps, ended.states, ${after}) freed`;
+
+/** The same for those that publish nothing: the sweeper takes what may start at once. A count, for the statement to read. */
+export const endStepsUnheard = (from: Sql): Sql =>
+  sql`(select count(*) from (${endSteps(from, sql`interval '0'`)}) unheard)::int4`;
+
+/**
  * Takes a task that waits out of its wait, as cancelled, where it still is as `from` (`id`, `state`, `generation`) saw it: an edit may have
  * changed what stands beside it and not its state. Returns `id`, `type` and `finished_at`.
  */
@@ -32,7 +52,7 @@ export const cancelWaiting = (from: Sql): Sql => sql`
         from ${from} g
        where t.id = g.id and t.state = g.state and t.generation = g.generation
          and g.state in ('pending', 'scheduled', 'retrying', 'blocked')
-      returning t.id, t.type, t.finished_at`;
+      returning t.id, t.type, t.finished_at, t.flow_id, t.flow_step, t.state`;
 
 /**
  * Tells the workers of the tasks in `from` (`worker`), each on its `cancelChannelOf`, when the transaction commits. A row per worker;
@@ -41,6 +61,13 @@ export const cancelWaiting = (from: Sql): Sql => sql`
 export const notifyWorkers = (from: Sql): Sql => sql`
       select pg_notify('warren_cancel_' || replace(w.worker::text, '-', ''), '') as told
         from (select distinct worker from ${from}) w`;
+
+/**
+ * Dead tasks live again: those that are steps of flows are so again; see `revive_steps`. `from`: a source of rows with `id` and `flow_id`. A count,
+ * which the statement must read, else Postgres leaves it out.
+ */
+export const reviveSteps = (from: Sql): Sql =>
+  sql`coalesce((select revive_steps(array_agg(id)) from ${from} where flow_id is not null), 0)`;
 
 /**
  * Tasks that were dead wait again, and whoever was told of the death is to be told of their next end. `from`: a source of rows with

@@ -202,7 +202,8 @@ export class Inviter implements Part {
 }
 
 /** The rows of a statement that made tasks pending. */
-interface InvitedRow {
+/** What a statement answers of a task that it made claimable. */
+export interface InvitedRow {
   readonly type: string | null;
   readonly queue: string | null;
   readonly priority: number | null;

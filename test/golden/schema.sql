@@ -1,14 +1,23 @@
 -- The schema after all migrations, for reading and for comparing. Written by `make golden`; it is not meant to be run.
 
+create type flow_state as enum ('pending', 'running', 'succeeded', 'failed', 'partial', 'cancelled');
 create type task_state as enum ('pending', 'scheduled', 'blocked', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired');
 create function abandon_task_retirement() returns void language plpgsql; -- source md5 a690750ba8cfcb93412b230ecf054211
 create function add_task_partition(part text, lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 7f7ba544e04a3ed719a3029166164787
 create function begin_task_retirement(new_target text, of_sources text[], from_id uuid, to_id uuid) returns void language plpgsql; -- source md5 d8cc328260e7c1469c693e3d01954264
+create function cancel_blocked(of_flow uuid, after_steps integer[], because text) returns integer language plpgsql; -- source md5 03abd3039e3c9e548815705e1fc5d2e9
+create function cancel_flow(of_flow uuid, by_actor text, why text) returns uuid[] language plpgsql; -- source md5 fe352db77c4466b9c617e0ef763a9ead
+create function close_phase(of_flow uuid) returns integer[] language plpgsql; -- source md5 71cb08f1e3ae93d73d56a5c4929d50d3
+create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 210acba94405d71049233115ccfa6011
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
+create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 558fbab14736f041d63576713b47ce3c
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
+create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 aa314406acdac50acfab164be71e9900
+create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 121a5b3842169771cfa1338c2e7d006b
 create function follow_into_target() returns trigger language plpgsql; -- source md5 c3212a1b52d8845f84d02e64fda8a2eb
 create function gin_extract_query_trgm(text, internal, smallint, internal, internal, internal, internal) returns internal language c; -- source md5 bcc3d1b35e67c79fdd7743051b5bb54e
 create function gin_extract_value_trgm(text, internal) returns internal language c; -- source md5 c75ed6efb95d6922885e652c3b1ae63f
@@ -34,6 +43,7 @@ create function json_as_written(value json) returns text language plpgsql; -- so
 create function keep_tasks(ids uuid[]) returns integer language plpgsql; -- source md5 306e4c65d29fe07e39d2c1c553020bf2
 create function leave_tasks(ids uuid[]) returns void language plpgsql; -- source md5 640b42a8956a0598f1f4ee16048b2e59
 create function limit_key(path text, input json) returns text language plpgsql; -- source md5 015ce81d4409807c324ee04fa3273db3
+create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 1039f1f89c3c310da985663abf097c97
 create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
 create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
 create function number_fault(literal text) returns text language plpgsql; -- source md5 2836236317c6ab027b61f44083e4b5da
@@ -47,12 +57,15 @@ create function refuse_change() returns trigger language plpgsql; -- source md5 
 create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
+create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 78a72e0693a5e97895bbeb576823189d
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
 create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b
+create function signal_flow(of_flow uuid, signal_name text, payload bytea, sender text, swept_in interval) returns record language plpgsql; -- source md5 259729d732de8b9199aff91dc8d331e3
 create function similarity(text, text) returns real language c; -- source md5 0739eaf3c5c05c6e8fa34eb7c5ef5a96
 create function similarity_dist(text, text) returns real language c; -- source md5 7ebb37e4139c772fe4e70dfbd55576cc
 create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61
+create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 5356ed05ae03d17d4b02d5d9cc60774a
 create function strict_word_similarity(text, text) returns real language c; -- source md5 047be0674d6c8e19b0e5a3c3243be6ed
 create function strict_word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 84911a6d7876cdc309b990eef6644b60
 create function strict_word_similarity_dist_commutator_op(text, text) returns real language c; -- source md5 4708a05e741a502b27ac79af985b95e9
@@ -61,6 +74,7 @@ create function strict_word_similarity_op(text, text) returns boolean language c
 create function switch_lifecycle_events(is_on boolean) returns boolean language plpgsql; -- source md5 d97c1da361113f6a976f8da76dbd122f
 create function task_hour(id uuid) returns integer language sql; -- source md5 b6713342e74f19ec947f55622eb12c76
 create function turn_key(queue text, input bytea) returns text language plpgsql; -- source md5 13f4bd8d2447cbbdc69e3753d680e5ac
+create function unblock_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 27c92decd8edf18ac05fa914116507d3
 create function unguard_default_partition() returns void language plpgsql; -- source md5 20d09637623b60e69b3acb5b7df04ed2
 create function uuid_v7() returns uuid language sql; -- source md5 9bd290949ffd22c04a6664ec3c6c4e98
 create function word_similarity(text, text) returns real language c; -- source md5 1000076619664645ae70e7e908f13ed3
@@ -289,6 +303,79 @@ create table files with (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_
   constraint files_sha256_check CHECK ((length(sha256) = 32))
   CREATE INDEX files_sweep_at ON files USING btree (sweep_at);
   CREATE INDEX files_task ON files USING btree (task_id, attempt);
+
+create table flow_keys;
+  business_type text not null
+  business_key text not null
+  flow_id uuid not null
+  constraint flow_keys_pkey PRIMARY KEY (business_type, business_key)
+
+create table flow_signals;
+  flow_id uuid not null
+  name text not null
+  data bytea not null
+  sent_at timestamp with time zone not null default clock_timestamp()
+  sent_by text not null
+  constraint flow_signals_pkey PRIMARY KEY (flow_id, name)
+
+create table flow_steps with (fillfactor=60);
+  flow_id uuid not null
+  step integer not null
+  kind text not null default 'step'::text
+  name text not null
+  member integer
+  task_id uuid
+  waits_for integer not null default 0
+  next integer[] not null default '{}'::integer[]
+  level integer not null default 0
+  on_failure text
+  undo_of integer
+  delay_ms double precision
+  signal text
+  signal_ms double precision
+  pieces text[]
+  refs jsonb
+  spec jsonb
+  why text
+  constraint flow_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'undo'::text, 'failure'::text])))
+  constraint flow_steps_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'ignore'::text])))
+  constraint flow_steps_pkey PRIMARY KEY (flow_id, step)
+  constraint flow_steps_waits_for_check CHECK ((waits_for >= 0))
+
+create table flow_timers;
+  flow_id uuid not null
+  step integer not null
+  at timestamp with time zone not null
+  constraint flow_timers_pkey PRIMARY KEY (flow_id, step)
+  CREATE INDEX flow_timers_at ON flow_timers USING btree (at);
+
+create table flows with (fillfactor=50);
+  id uuid not null
+  name text not null
+  business_type text
+  business_key text
+  state flow_state not null default 'pending'::flow_state
+  phase text not null default 'steps'::text
+  on_failure text not null
+  steps_total integer not null
+  steps_open integer not null
+  steps_failed integer not null default 0
+  is_stopped boolean not null default false
+  tags text[]
+  created_at timestamp with time zone not null default clock_timestamp()
+  created_by text
+  started_at timestamp with time zone
+  finished_at timestamp with time zone
+  cancelled_by text
+  cancel_reason text
+  constraint flows_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::flow_state, 'failed'::flow_state, 'partial'::flow_state, 'cancelled'::flow_state]))))
+  constraint flows_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'compensate'::text])))
+  constraint flows_phase_check CHECK ((phase = ANY (ARRAY['steps'::text, 'undo'::text, 'failure'::text])))
+  constraint flows_pkey PRIMARY KEY (id)
+  constraint flows_steps_open_check CHECK ((steps_open >= 0))
+  CREATE INDEX flows_business_key ON flows USING btree (business_key, id) WHERE (business_key IS NOT NULL);
+  CREATE INDEX flows_finished_at ON flows USING btree (finished_at) WHERE (finished_at IS NOT NULL);
+  CREATE INDEX flows_name ON flows USING btree (name, id);
 
 create table held_back with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
   task_id uuid not null
@@ -621,6 +708,8 @@ create table tasks partition by RANGE (id);
   concurrency_key text
   rate_key text
   input_file uuid
+  flow_id uuid
+  flow_step integer
   constraint tasks_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::task_state, 'dead'::task_state, 'cancelled'::task_state, 'expired'::task_state]))))
   constraint tasks_check1 CHECK (((state <> 'running'::task_state) OR ((claim_id IS NOT NULL) AND (worker IS NOT NULL) AND (started_at IS NOT NULL))))
   constraint tasks_check2 CHECK (((state <> ALL (ARRAY['scheduled'::task_state, 'retrying'::task_state])) OR (run_at IS NOT NULL)))

@@ -112,7 +112,7 @@ const HOT: readonly (readonly [
   [claimTasks, [nothing.ids, nothing.numbers, randomUUID(), randomUUID()], ['tasks_default_pkey', 'leases_pkey']],
   [
     settleSucceeded,
-    [nothing.ids, nothing.numbers, nothing.ids, nothing.ids, nothing.ids],
+    [nothing.ids, nothing.numbers, nothing.ids, nothing.ids, nothing.ids, 0],
     ['tasks_default_pkey', 'claims_pkey'],
   ],
   [

@@ -30,6 +30,7 @@ export function someRules(rules: Partial<RetentionRules> = {}): RetentionRules {
     spanMs: 5 * DAY,
     lettersMs: 90 * DAY,
     replaysMs: 90 * DAY,
+    flowsMs: 90 * DAY,
     ...rules,
   };
 }

@@ -22,6 +22,7 @@ import { Estimates } from '../../services/producer/estimates.ts';
 import { Follower } from '../../services/producer/follower.ts';
 import { registerFollowRoutes } from '../../services/producer/http/follow.routes.ts';
 import type { FollowRoutesDeps } from '../../services/producer/http/follow.routes.ts';
+import { registerFlowRoutes } from '../../services/producer/http/flows.routes.ts';
 import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
 import { registerHistoryRoutes } from '../../services/producer/http/history.routes.ts';
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
@@ -159,6 +160,17 @@ export async function openTaskApi(
           submit: async (submission) => await submitter.submit(submission),
           invite: async (row) => await Promise.resolve(invited.push(row) > 0),
           isOutboxFull: () => isFull,
+        });
+        registerFlowRoutes(app, {
+          db: db.database,
+          log,
+          catalog,
+          metrics,
+          invite: async (row) => await Promise.resolve(invited.push(row) > 0),
+          isOutboxFull: () => isFull,
+          holdReasonOf: (queue) => catalog.holdReasonOf(queue),
+          limits: DEFAULT_LIMITS,
+          flowBytes: DEFAULT_LIMITS.messageBytes * 32,
         });
         registerQueueRoutes(app, { db: db.database, log, catalog, readyOf: () => 7 });
         registerHistoryRoutes(app, { db: db.database, log, depth: DEFAULT_LIMITS.depth });

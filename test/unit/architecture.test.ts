@@ -18,6 +18,7 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   amqp: ['lifecycle', 'config', 'observability', 'resilience'],
   tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'filter', 'files'],
   'dead-letters': ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'tasks', 'filter'],
+  flows: ['tasks'],
   http: ['lifecycle', 'config', 'observability', 'resilience', 'tasks'],
 };
 const BELOW_ALL = ['errors', 'time', 'text'];

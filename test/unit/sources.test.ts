@@ -171,6 +171,7 @@ test('what accepts a task, ends it or lets it live again counts that in the ledg
   const isCause = /\binsert into tasks\b|\bupdate tasks\b[^;]*?\bfinished_at = /;
   const causes = statements.filter(({ text }) => isCause.test(text));
   expect(causes.map(({ name }) => name).toSorted()).toEqual([
+    'accept_flow',
     'accept_tasks',
     'cancel_tasks',
     'dispatch_due',
@@ -182,4 +183,12 @@ test('what accepts a task, ends it or lets it live again counts that in the ledg
     'settle_succeeded',
   ]);
   expect(causes.filter(({ text }) => !isCounting.test(text))).toEqual([]);
+  // And moves on the flow that it is a step of, once its own entries stand.
+  const movesOn = (text: string): boolean => /\bend_steps\(/.test(text) && /\bcounted as \(/.test(text);
+  const isAcceptance = (name: string): boolean => name.startsWith('accept_');
+  const isRevival = (name: string): boolean => name === 'replay_task' || name === 'send_replay_items';
+  const ends = causes.filter(({ name }) => !isAcceptance(name) && !isRevival(name));
+  expect(ends.filter(({ text }) => !movesOn(text)).map(({ name }) => name)).toEqual([]);
+  const revivals = causes.filter(({ name }) => isRevival(name));
+  expect(revivals.filter(({ text }) => !/\brevive_steps\(/.test(text)).map(({ name }) => name)).toEqual([]);
 });

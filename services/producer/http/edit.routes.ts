@@ -20,7 +20,7 @@ import type { EditDeps, NewInput, TaskChanges } from '../edit.ts';
 import { findTask } from '../tasks.ts';
 import { editBody, editHeaders } from './many.schema.ts';
 import { renderTask } from './task-view.ts';
-import { parseTaskId } from './task-id.ts';
+import { idOf } from './ids.ts';
 import { problem, taskParams, wholeTask } from './tasks.schema.ts';
 
 /** What edits look names up in. */
@@ -56,7 +56,7 @@ export function addEditRoute(app: App, deps: EditRouteDeps): void {
       },
     },
     async ({ params, headers, body, actor }, reply) => {
-      const taskId = parseTaskId(params.id);
+      const taskId = idOf(params.id);
       const parsed = parseBody(body, editBody, { maxBytes: limits.messageBytes, maxDepth: limits.depth + 1 });
       const given = changesOf(parsed.value);
       const generation = versionOf(headers['if-match']);

@@ -12,8 +12,9 @@ import type { Change, FollowedRow, Follower } from '../follower.ts';
 import { lookAt } from '../tasks.ts';
 import { EventStreams } from './event-stream.ts';
 import type { EventStream, EventStreamOptions } from './event-stream.ts';
-import { parseTaskId } from './task-id.ts';
-import { attemptOf, progressOf, withoutNull } from './task-view.ts';
+import { idOf } from './ids.ts';
+import { withoutNull } from '../without-null.ts';
+import { attemptOf, progressOf } from './task-view.ts';
 import { documented, problem } from './tasks.schema.ts';
 
 /** What the route needs. */
@@ -52,7 +53,7 @@ export function registerFollowRoutes(app: App, deps: FollowRoutesDeps): void {
     }),
   };
   app.get('/v1/tasks/:id/events', { ...requireRole('viewer'), schema }, async (request, reply) => {
-    const taskId = parseTaskId(request.params.id);
+    const taskId = idOf(request.params.id);
     const told = pointOf(request.headers['last-event-id']);
     const task = await deps.follower.find(taskId);
     if (task === undefined) throw new WarrenError('task-not-found', { taskId });

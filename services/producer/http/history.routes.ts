@@ -20,7 +20,7 @@ import {
   historyQuery,
   onceRuns,
 } from './history.schema.ts';
-import { parseTaskId } from './task-id.ts';
+import { idOf } from './ids.ts';
 import { problem } from './tasks.schema.ts';
 
 /** What the routes need. */
@@ -53,7 +53,7 @@ function addHistory(app: App, { db }: HistoryRoutesDeps): void {
     response: documented({ 200: historyPage, '4xx': problem }),
   };
   app.get('/v1/tasks/:id/history', { ...requireRole('viewer'), schema }, async (request, reply) => {
-    const taskId = parseTaskId(request.params.id);
+    const taskId = idOf(request.params.id);
     const { limit, cursor } = request.query;
     const { state, entries, next } = await findHistory(db, taskId, { limit, after: decodeCursor(cursor, historyKey) });
     const page = {
@@ -73,7 +73,7 @@ function addLogs(app: App, { db }: HistoryRoutesDeps): void {
     response: documented({ 200: attemptLogs, '4xx': problem }),
   };
   app.get('/v1/tasks/:id/attempts/:attempt/logs', { ...requireRole('viewer'), schema }, async (request, reply) => {
-    const taskId = parseTaskId(request.params.id);
+    const taskId = idOf(request.params.id);
     const { attempt, outcome, dropped, why, json } = await findAttemptLog(db, taskId, request.params.attempt);
     const members = { taskId, attempt, outcome, dropped, ...(why === undefined ? {} : { why, note: NO_LINES[why] }) };
     return await reply.type(JSON_TYPE).send(renderWithRaw(members, { lines: Buffer.from(json) }));
@@ -87,7 +87,7 @@ function addOnce(app: App, { db }: HistoryRoutesDeps): void {
     response: documented({ 200: onceRuns, '4xx': problem }),
   };
   app.get('/v1/tasks/:id/once', { ...requireRole('viewer'), schema }, async (request, reply) => {
-    const taskId = parseTaskId(request.params.id);
+    const taskId = idOf(request.params.id);
     const items = (await findOnceRuns(db, taskId)).map((row) => renderOnce(row));
     return await reply.type(JSON_TYPE).send(renderWithRaw({ taskId }, { items: Buffer.from(`[${items.join(',')}]`) }));
   });
@@ -113,7 +113,7 @@ function addForget(app: App, { db, log, depth }: HistoryRoutesDeps): void {
   };
   const options = { ...requireRole('operator'), bodyLimit: FORGET_BYTES, schema };
   app.post('/v1/tasks/:id/once/forget', options, async (request, reply) => {
-    const taskId = parseTaskId(request.params.id);
+    const taskId = idOf(request.params.id);
     const { key, reason } = parseBody(request.body, forgetBody, { maxBytes: FORGET_BYTES, maxDepth: depth }).value;
     await forgetOnceRun(db, { taskId, key, actor: request.actor, reason });
     log.info('side effect forgotten', { taskId, actor: request.actor.name, role: request.actor.role });

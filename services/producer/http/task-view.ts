@@ -1,4 +1,5 @@
 /** How a task looks in JSON. What is absent is left out; bodies are the bytes that came. */
+import { withoutNull } from '../without-null.ts';
 import { renderWithRaw } from '../../../shared/tasks/json.ts';
 import type { Acceptance, InputFile, Submission } from '../../../shared/tasks/submission.ts';
 import type { KnownType } from '../../../shared/tasks/type-catalog.ts';
@@ -138,14 +139,4 @@ export function attemptOf(row: AttemptRow): Record<string, unknown> {
     codeVersion: row.code_version === '' ? null : row.code_version,
     error: Object.keys(error).length === 0 ? null : error,
   });
-}
-
-/** The members that have a value. */
-export function withoutNull(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const present: Record<string, unknown> = {};
-  for (const name of Object.keys(members)) {
-    const value = members[name];
-    if (value !== null && value !== undefined) present[name] = value;
-  }
-  return present;
 }

@@ -27,7 +27,7 @@ import { IdempotencyKeys, itemKeyOf, REPLAYED_HEADER } from './idempotency.ts';
 import { addManyRoutes } from './many.routes.ts';
 import { waitAsPreferred } from './prefer.ts';
 import type { WaitDeps } from './prefer.ts';
-import { parseTaskId } from './task-id.ts';
+import { idOf } from './ids.ts';
 import { acceptItem, acceptSubmission } from './submissions.ts';
 import type { AcceptedSubmission, ExistingTask, SubmissionDeps } from './submissions.ts';
 import { filterOf } from './task-query.ts';
@@ -209,7 +209,7 @@ function addGet(app: App, deps: TaskRoutesDeps): void {
     response: documented({ 200: wholeTask, '4xx': problem }),
   };
   app.get('/v1/tasks/:id', { ...requireRole('viewer'), schema }, async (request, reply) => {
-    const taskId = parseTaskId(request.params.id);
+    const taskId = idOf(request.params.id);
     await waitAsPreferred(request, reply, taskId, deps);
     return await reply.type(JSON_TYPE).send(await renderStanding(reply, taskId, deps));
   });
@@ -274,7 +274,7 @@ function addCancel(app: App, deps: TaskRoutesDeps): void {
     },
   };
   app.post('/v1/tasks/:id/cancel', options, async (request, reply) => {
-    const id = parseTaskId(request.params.id);
+    const id = idOf(request.params.id);
     const { reason } = parseBody(request.body, cancelBody, {
       maxBytes: CANCEL_BYTES,
       maxDepth: deps.limits.depth,

@@ -14,6 +14,7 @@ const defaults = {
   cancelledMs: 30 * DAY,
   deadMs: 90 * DAY,
   replaysMs: 90 * DAY,
+  flowsMs: 90 * DAY,
   types: [] as readonly string[],
   spanMs: 0,
 };

@@ -1,0 +1,187 @@
+/** The API of flows: start, look, list, cancel, signal. */
+import { z } from 'zod';
+import { WarrenError } from '../../../shared/errors/warren-error.ts';
+import { planFlow } from '../../../shared/flows/plan-flow.ts';
+import type { FlowPlan } from '../../../shared/flows/plan-flow.ts';
+import { parseBody, rawBody } from '../../../shared/http/body.ts';
+import { decodeCursor, pageOf } from '../../../shared/http/paging.ts';
+import { requireRole } from '../../../shared/http/server.ts';
+import type { App } from '../../../shared/http/server.ts';
+import type { Logger } from '../../../shared/observability/log.ts';
+import type { Metrics } from '../../../shared/observability/metrics.ts';
+import { isUuid, newId } from '../../../shared/tasks/ids.ts';
+import { sliceMember } from '../../../shared/tasks/json.ts';
+import type { SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
+import type { TypeCatalog } from '../../../shared/tasks/type-catalog.ts';
+import { endFlow, findFlow, findFlows, sendSignal, startFlow } from '../flows.ts';
+import type { FlowsDeps } from '../flows.ts';
+import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
+import {
+  cancelFlowBody,
+  flowBody,
+  flowListQuery,
+  flowPage,
+  flowParams,
+  flowPlan,
+  listedFlow,
+  signalAnswer,
+  signalBody,
+  signalParams,
+  startedFlow,
+  wholeFlow,
+} from './flows.schema.ts';
+import { idOf } from './ids.ts';
+import { documented, problem } from './tasks.schema.ts';
+
+/** What the routes need. */
+export interface FlowRoutesDeps extends FlowsDeps {
+  readonly log: Logger;
+  readonly catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss'>;
+  readonly limits: Pick<SubmissionLimits, 'messageBytes' | 'depth'>;
+  /** Bytes of the body of a flow. */
+  readonly flowBytes: number;
+  /** True where the outbox has reached its bound, because the broker has been away for long. */
+  readonly isOutboxFull: () => boolean;
+  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated'>;
+}
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+const CANCEL_BYTES = 4_096;
+const NO_BODY = Buffer.from('{}');
+/** Levels of a body around an input: the flow, its steps, one of them, the list of its inputs. */
+const LEVELS_AROUND = 4;
+
+/** The body may be absent. */
+const preValidation = async (request: { body: unknown }): Promise<void> => {
+  request.body ??= { raw: NO_BODY };
+  await Promise.resolve();
+};
+
+/** Adds the routes. */
+export function registerFlowRoutes(app: App, deps: FlowRoutesDeps): void {
+  addStart(app, deps);
+  addGet(app, deps);
+  addList(app, deps);
+  addCancel(app, deps);
+  addSignal(app, deps);
+}
+
+function addStart(app: App, deps: FlowRoutesDeps): void {
+  const { catalog, flowBytes, limits, metrics } = deps;
+  const schema = {
+    summary: 'Start a flow: tasks that wait for each other',
+    body: rawBody(flowBody),
+    response: documented({ 200: z.union([flowPlan, startedFlow]), 202: startedFlow, '4xx': problem, 503: problem }),
+  };
+  app.post('/v1/flows', { ...requireRole('operator'), bodyLimit: flowBytes, schema }, async (request, reply) => {
+    const { raw, value: body } = parseBody(request.body, flowBody, {
+      maxBytes: flowBytes,
+      maxDepth: limits.depth + LEVELS_AROUND,
+    });
+    const id = newId<string>();
+    const text = raw.toString('utf8');
+    let plan: FlowPlan = planFlow(body, text, catalog, limits, id);
+    if (
+      plan.kind === 'refused' &&
+      plan.faults.some(({ code }) => code === 'task-type-unknown' || code === 'queue-unknown')
+    ) {
+      await catalog.refreshAfterMiss();
+      plan = planFlow(body, text, catalog, limits, id);
+    }
+    if (plan.kind === 'refused') {
+      const { faults } = plan;
+      const [{ code, field, reason }] = faults;
+      metrics.submissionsRefused.add(1, 'http', code);
+      throw new WarrenError(code, { field, reason, faults });
+    }
+    void reply.type(JSON_TYPE);
+    if (body.dryRun) return await reply.code(200).send(JSON.stringify(planOf(plan.steps)));
+    if (deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
+    const started = await startFlow(deps, id, { body, steps: plan.steps, createdBy: request.actor.name });
+    void reply.header('location', `/v1/flows/${started.id}`);
+    if (started.kind === 'existing') {
+      metrics.submissionsRepeated.add(1, 'http', 'business key');
+      const found = await findFlow(deps.db, started.id);
+      const { name, state } = found?.flow ?? { name: body.name, state: 'pending' };
+      return await reply.code(200).send(JSON.stringify({ id: started.id, name, state, duplicate: true }));
+    }
+    for (const { kind, task } of plan.steps) if (kind === 'step') metrics.tasksAccepted.add(1, task.type, 'flow');
+    const { state, createdAt } = started;
+    return await reply
+      .code(202)
+      .send(JSON.stringify({ id, name: body.name, state, createdAt: createdAt.toISOString() }));
+  });
+}
+
+function addGet(app: App, { db }: FlowRoutesDeps): void {
+  const schema = {
+    summary: 'A flow, with its steps and how they stand',
+    params: flowParams,
+    response: documented({ 200: wholeFlow, '4xx': problem }),
+  };
+  app.get('/v1/flows/:id', { ...requireRole('viewer'), schema }, async (request, reply) => {
+    const flowId = idOf(request.params.id);
+    const found = await findFlow(db, flowId);
+    if (found === undefined) throw new WarrenError('flow-not-found', { flowId });
+    if (found.flow.finished_at === null) void reply.header('retry-after', '2');
+    return await reply.type(JSON_TYPE).send(renderFlow(found));
+  });
+}
+
+function addList(app: App, { db }: FlowRoutesDeps): void {
+  const schema = {
+    summary: 'Flows, newest first',
+    querystring: flowListQuery,
+    response: documented({ 200: flowPage, '4xx': problem }),
+  };
+  app.get('/v1/flows', { ...requireRole('viewer'), schema }, async (request, reply) => {
+    const { limit, cursor, ...asked } = request.query;
+    const below = decodeCursor(
+      cursor,
+      z.string().refine((key) => isUuid(key)),
+    );
+    const rows = await findFlows(db, asked, { limit: limit + 1, below });
+    const { items, nextCursor } = pageOf(rows, limit, ({ id }) => id);
+    const page = { items: items.map((row) => listedFlowOf(row)), ...(nextCursor === undefined ? {} : { nextCursor }) };
+    return await reply.type(JSON_TYPE).send(JSON.stringify(page));
+  });
+}
+
+function addCancel(app: App, deps: FlowRoutesDeps): void {
+  const schema = {
+    summary: 'Cancel a flow: what has not begun at once, what runs by aborting it',
+    params: flowParams,
+    body: rawBody(cancelFlowBody),
+    response: documented({ 200: listedFlow, '4xx': problem }),
+  };
+  const options = { ...requireRole('operator'), bodyLimit: CANCEL_BYTES, schema, preValidation };
+  app.post('/v1/flows/:id/cancel', options, async (request, reply) => {
+    const id = idOf(request.params.id);
+    const { reason } = parseBody(request.body, cancelFlowBody, { maxBytes: CANCEL_BYTES, maxDepth: 2 }).value;
+    const flow = await endFlow(deps, id, { actor: request.actor, reason });
+    const { name: actor, role } = request.actor;
+    deps.log.info('flow cancelled', { flowId: id, actor, role, state: flow.state });
+    return await reply.type(JSON_TYPE).send(JSON.stringify(listedFlowOf(flow)));
+  });
+}
+
+function addSignal(app: App, deps: FlowRoutesDeps): void {
+  const { messageBytes, depth } = deps.limits;
+  const schema = {
+    summary: 'Tell a flow of something that its steps wait for; once by each name',
+    params: signalParams,
+    body: rawBody(signalBody),
+    response: documented({ 200: signalAnswer, '4xx': problem }),
+  };
+  const options = { ...requireRole('operator'), bodyLimit: messageBytes, schema, preValidation };
+  app.post('/v1/flows/:id/signals/:name', options, async (request, reply) => {
+    const id = idOf(request.params.id);
+    const { name } = request.params;
+    const { raw, members } = parseBody(request.body, signalBody, { maxBytes: messageBytes, maxDepth: depth + 1 });
+    const span = members.get('data');
+    const data = span === undefined ? Buffer.from('null') : sliceMember(raw, span);
+    const isNew = await sendSignal(deps, id, { name, data, actor: request.actor });
+    deps.log.info('signal for a flow', { flowId: id, signal: name, actor: request.actor.name, isNew });
+    return await reply.type(JSON_TYPE).send(JSON.stringify({ id, signal: name, duplicate: !isNew }));
+  });
+}

@@ -1,0 +1,128 @@
+/** What the API of flows takes and answers, as the OpenAPI document shows it. */
+import { z } from 'zod';
+import { flowBody, FLOW_RULES, STEP_RULES } from '../../../shared/flows/flow-body.ts';
+import { FLOW_STATES } from '../../../shared/flows/flow-state.ts';
+import { pageQuery } from '../../../shared/http/paging.ts';
+import { TASK_STATES } from '../../../shared/tasks/state-machine.ts';
+import { reasonText } from './many.schema.ts';
+
+const instant = z.iso.datetime({ offset: true });
+const state = z.enum(FLOW_STATES);
+
+/** A flow in a list. */
+export const listedFlow = z.object({
+  id: z.uuid(),
+  name: z.string(),
+  businessType: z.string().optional(),
+  businessKey: z.string().optional(),
+  state: state.describe(
+    'pending: nothing has started. running. succeeded. failed: a step failed, and what had not begun was cancelled. partial: a step failed, and the others went on. cancelled: somebody asked for it.',
+  ),
+  phase: z
+    .enum(['steps', 'undo', 'failure'])
+    .describe('steps: its own; undo: what succeeded is undone; failure: the step for failures runs.'),
+  onFailure: z.enum(FLOW_RULES),
+  steps: z.object({
+    total: z.int().min(0).describe('Tasks that its steps are.'),
+    open: z.int().min(0).describe('Tasks that have not ended, with those that undo.'),
+    failed: z.int().min(0),
+  }),
+  tags: z.array(z.string()).optional(),
+  createdAt: instant,
+  createdBy: z.string().optional(),
+  startedAt: instant.optional(),
+  finishedAt: instant.optional(),
+  cancelledBy: z.string().optional(),
+  cancelReason: z.string().optional(),
+});
+
+const stepState = z
+  .enum([...TASK_STATES, 'planned'])
+  .describe('That of its task; planned: its task is made when it comes to that.');
+
+/** A step of a flow. */
+export const flowStep = z.object({
+  name: z.string(),
+  kind: z.enum(['step', 'undo', 'failure']),
+  type: z.string().optional(),
+  after: z.array(z.string()).describe('Steps that it waits for.'),
+  level: z.int().min(0).describe('Steps on the longest way to it.'),
+  onFailure: z.enum(STEP_RULES).optional(),
+  signal: z.object({ name: z.string(), isSent: z.boolean() }).optional(),
+  state: stepState.optional().describe('Of a group see `states`.'),
+  taskId: z.uuid().optional(),
+  attempt: z.int().min(0).optional(),
+  startedAt: instant.optional(),
+  finishedAt: instant.optional(),
+  deadLetterId: z.uuid().optional(),
+  why: z.string().optional().describe('Why the flow cancelled it.'),
+  states: z.record(z.string(), z.int()).optional().describe('Of a group: how many of its tasks are in which state.'),
+});
+
+/** A whole flow. */
+export const wholeFlow = listedFlow.extend({
+  graph: z.array(flowStep).describe('The steps, in the order in which they were given.'),
+  result: z
+    .unknown()
+    .optional()
+    .describe('What the last step gave; of several an object, by their names. Groups are left out.'),
+});
+
+/** A flow that was started, or is there. */
+export const startedFlow = listedFlow.pick({ id: true, name: true, state: true }).extend({
+  createdAt: instant.optional(),
+  duplicate: z.literal(true).optional().describe('Another flow holds the business key: this one.'),
+});
+
+/** What a dry run answers. */
+export const flowPlan = z.object({
+  dryRun: z.literal(true),
+  tasks: z.int().min(0),
+  graph: z.array(
+    z.object({
+      name: z.string(),
+      kind: z.enum(['step', 'undo', 'failure']),
+      type: z.string(),
+      queue: z.string(),
+      level: z.int().min(0),
+      tasks: z.int().min(0),
+      after: z.array(z.string()),
+    }),
+  ),
+});
+
+/** Query of the list. */
+export const flowListQuery = pageQuery.extend({
+  name: z.string().max(100).optional(),
+  state: state.optional(),
+  businessType: z.string().max(100).optional(),
+  businessKey: z.string().max(200).optional(),
+});
+
+/** A page. */
+export const flowPage = z.object({ items: z.array(listedFlow), nextCursor: z.string().optional() });
+
+/** The id in the path. */
+export const flowParams = z.object({ id: z.string().describe('Id of the flow.') });
+
+/** Body of a cancel. */
+export const cancelFlowBody = z.strictObject({ reason: reasonText.optional().describe('Why, for the record.') });
+
+/** Id and signal in the path. */
+export const signalParams = flowParams.extend({
+  name: z.string().min(1).max(100).describe('Name of the signal.'),
+});
+
+/** Body of a signal. */
+export const signalBody = z.strictObject({
+  data: z.unknown().optional().describe('What comes with it: any JSON. Steps refer to it by `{"$signal": name}`.'),
+});
+
+/** Answer to a signal. */
+export const signalAnswer = z.object({
+  id: z.uuid(),
+  signal: z.string(),
+  duplicate: z.boolean().describe('True: it came before, and that one counts.'),
+});
+
+export { flowBody };

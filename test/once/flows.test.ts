@@ -1,0 +1,380 @@
+/** Flows through real processes: each step starts when what it waits for has ended, with what that gave. */
+import { expect, test } from '@jest/globals';
+import { call } from '../../scripts/call.ts';
+import { eventually } from '../support/eventually.ts';
+import { openFleet } from '../support/fleet.ts';
+import type { Fleet } from '../support/fleet.ts';
+
+type Json = Readonly<Record<string, unknown>>;
+type Step = Json & {
+  readonly name: string;
+  readonly state: string;
+  readonly taskId: string;
+  readonly deadLetterId: string;
+};
+
+const open = async (): Promise<Fleet> => await openFleet({ tasks: ['steps'], deadLetterHandlers: 1, workers: 2 });
+
+const start = async (fleet: Fleet, flow: Json): Promise<string> => {
+  const { status, body } = await call(fleet.producer().url, 'POST', '/v1/flows', { name: 'test', ...flow });
+  expect([status, body]).toEqual([202, expect.objectContaining({ id: expect.any(String) })]);
+  return String(body['id']);
+};
+
+const get = async (fleet: Fleet, id: string): Promise<Json & { readonly graph: readonly Step[] }> =>
+  (await call(fleet.producer().url, 'GET', `/v1/flows/${id}`)).body as Json & { readonly graph: readonly Step[] };
+
+const stepOf = async (fleet: Fleet, id: string, name: string): Promise<Step> => {
+  const found = (await get(fleet, id)).graph.find((step) => step.name === name);
+  if (found === undefined) throw new Error(`no step ${name}`);
+  return found;
+};
+
+const resultOf = async (fleet: Fleet, id: string, name: string): Promise<unknown> => {
+  const { taskId } = await stepOf(fleet, id, name);
+  return (await call(fleet.producer().url, 'GET', `/v1/tasks/${taskId}`)).body['result'];
+};
+
+/** Waits until the flow has ended, and gives it. */
+const ended = async (fleet: Fleet, id: string, withinMs = 30_000): ReturnType<typeof get> =>
+  await eventually(
+    async () => {
+      const flow = await get(fleet, id);
+      if (flow['finishedAt'] === undefined) throw new Error(`not ended: ${JSON.stringify(flow)}\n${fleet.tails()}`);
+      return flow;
+    },
+    { withinMs },
+  );
+
+const statesOf = (flow: { readonly graph: readonly Step[] }): Json =>
+  Object.fromEntries(flow.graph.map(({ name, state, states }) => [name, states ?? state]));
+
+const replay = async (fleet: Fleet, letterId: string): Promise<number> => {
+  const { url } = fleet.deadLetterHandler();
+  return (await call(url, 'POST', `/v1/dead-letters/${letterId}/replay`, { reason: 'mended' })).status;
+};
+
+test('results go on as inputs through a chain, a group and the step that joins it, with exact bytes', async () => {
+  await using fleet = await open();
+  const give = { user: { id: 7, 'odd/key': [1.5] }, n: 12345678901234 };
+  const id = await start(fleet, {
+    steps: {
+      check: { type: 'flow.step', input: { give } },
+      chained: { type: 'flow.step', after: ['check'] },
+      picked: {
+        type: 'flow.step',
+        input: {
+          user: { $result: 'check', path: '/user' },
+          odd: [{ $result: 'check', path: '/user/odd~1key/0' }],
+          none: { $result: 'check', path: '/no' },
+        },
+      },
+      many: {
+        type: 'flow.step',
+        after: ['chained'],
+        inputs: [{ give: 'a' }, { give: 2 }, { give: null }, { give: { n: { $result: 'check', path: '/n' } } }],
+      },
+      none: { type: 'flow.step', after: ['many'], inputs: [] },
+      joined: { type: 'flow.step', after: ['none', 'picked'] },
+      last: { type: 'flow.step', input: { all: { $result: 'many' }, no: { $result: 'none' } }, after: ['joined'] },
+    },
+  });
+  expect(await ended(fleet, id)).toMatchObject({
+    state: 'succeeded',
+    steps: { total: 9, open: 0, failed: 0 },
+    result: { all: ['a', 2, null, { n: 12345678901234 }], no: [] },
+  });
+  expect(await resultOf(fleet, id, 'chained')).toEqual(give);
+  expect(await resultOf(fleet, id, 'picked')).toEqual({ user: give.user, odd: [1.5], none: null });
+  expect(await resultOf(fleet, id, 'joined')).toEqual({
+    many: ['a', 2, null, { n: 12345678901234 }],
+    picked: { user: give.user, odd: [1.5], none: null },
+  });
+  // Empty ones: no step at all, and a group of none alone.
+  expect(await ended(fleet, await start(fleet, { steps: {} }))).toMatchObject({
+    state: 'succeeded',
+    steps: { total: 0 },
+  });
+  expect(
+    await ended(
+      fleet,
+      await start(fleet, {
+        steps: { none: { type: 'flow.step', inputs: [] }, after: { type: 'flow.step', after: ['none'] } },
+      }),
+    ),
+  ).toMatchObject({
+    state: 'succeeded',
+    result: {},
+  });
+}, 120_000);
+
+test('a step that dies stops its flow; its replay makes what was cancelled anew, and the flow goes on', async () => {
+  await using fleet = await open();
+  const id = await start(fleet, {
+    steps: {
+      a: { type: 'flow.step', input: { failures: 2, give: { n: 1 } } },
+      b: { type: 'flow.step', after: ['a'] },
+      c: { type: 'flow.step', after: ['b'] },
+      beside: { type: 'flow.step', input: { ms: 200 } },
+    },
+    failureStep: { type: 'flow.step' },
+  });
+  const failed = await ended(fleet, id);
+  expect(failed).toMatchObject({ state: 'failed', steps: { total: 4, open: 0, failed: 1 } });
+  expect(statesOf(failed)).toEqual({
+    a: 'dead',
+    b: 'cancelled',
+    c: 'cancelled',
+    beside: 'succeeded',
+    failureStep: 'succeeded',
+  });
+  const { deadLetterId, taskId } = failed.graph[0] as Step;
+  expect(failed.graph[1]).toMatchObject({ why: 'a is dead' });
+  expect(await resultOf(fleet, id, 'failureStep')).toEqual({
+    flowId: id,
+    name: 'test',
+    failed: [{ step: 'a', taskId, state: 'dead' }],
+  });
+
+  expect(await replay(fleet, deadLetterId)).toBe(200);
+  const mended = await ended(fleet, id);
+  expect(mended).toMatchObject({ state: 'succeeded', steps: { total: 4, open: 0, failed: 0 } });
+  expect(statesOf(mended)).toEqual({
+    a: 'succeeded',
+    b: 'succeeded',
+    c: 'succeeded',
+    beside: 'succeeded',
+    failureStep: 'succeeded',
+  });
+  expect(await resultOf(fleet, id, 'c')).toEqual({ n: 1 });
+  // Finished steps stay finished, the step for failures ran once, and the cancelled tasks are still to be seen.
+  expect(await fleet.ended()).toMatchObject({ accepted: 7, succeeded: 5, dropped: 2, dead: 0 });
+}, 120_000);
+
+test('continue cancels what comes after alone, ignore goes on with null, and a rule of a step wins', async () => {
+  await using fleet = await open();
+  const dies = { type: 'flow.step', input: { failures: 2 } };
+  const id = await start(fleet, {
+    onFailure: 'continue',
+    steps: {
+      dies,
+      after: { type: 'flow.step', after: ['dies'] },
+      further: { type: 'flow.step', after: ['after', 'other'] },
+      other: { type: 'flow.step', input: { give: { ok: true } } },
+      optional: { ...dies, onFailure: 'ignore' },
+      anyway: { type: 'flow.step', after: ['optional', 'other'] },
+    },
+  });
+  const partial = await ended(fleet, id);
+  expect(partial).toMatchObject({ state: 'partial', steps: { failed: 1 } });
+  expect(statesOf(partial)).toEqual({
+    dies: 'dead',
+    after: 'cancelled',
+    further: 'cancelled',
+    other: 'succeeded',
+    optional: 'dead',
+    anyway: 'succeeded',
+  });
+  expect(await resultOf(fleet, id, 'anyway')).toEqual({ optional: null, other: { ok: true } });
+
+  // What was ignored runs by itself when it is replayed: its flow has gone on without it.
+  expect(await replay(fleet, (await stepOf(fleet, id, 'optional')).deadLetterId)).toBe(200);
+  await fleet.ended();
+  expect(await get(fleet, id)).toMatchObject({ state: 'partial', steps: { failed: 1, open: 0 } });
+  expect(await replay(fleet, (await stepOf(fleet, id, 'dies')).deadLetterId)).toBe(200);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded', steps: { failed: 0 } });
+
+  const strict = await start(fleet, {
+    onFailure: 'continue',
+    steps: {
+      dies: { ...dies, onFailure: 'stop' },
+      slow: { type: 'flow.step', input: { ms: 500 } },
+      later: { type: 'flow.step', after: ['slow'] },
+    },
+  });
+  expect(statesOf(await ended(fleet, strict))).toEqual({ dies: 'dead', slow: 'succeeded', later: 'cancelled' });
+  expect(await get(fleet, strict)).toMatchObject({ state: 'failed' });
+}, 120_000);
+
+test('compensate undoes what succeeded, the last first, and a dead undoing can be replayed', async () => {
+  await using fleet = await open();
+  const { journal } = fleet;
+  const id = await start(fleet, {
+    onFailure: 'compensate',
+    businessType: 'order',
+    businessKey: '17',
+    steps: {
+      reserve: {
+        type: 'flow.step',
+        input: { give: { seat: 4 } },
+        undo: {
+          type: 'flow.step',
+          input: { journal, name: 'undo reserve', seat: { $result: 'reserve', path: '/seat' } },
+        },
+      },
+      pay: {
+        type: 'flow.step',
+        after: ['reserve'],
+        undo: { type: 'flow.step', input: { journal, name: 'undo pay', failures: 2 } },
+      },
+      twice: {
+        type: 'flow.step',
+        after: ['reserve'],
+        inputs: [{ give: 1 }, { give: 2 }],
+        undo: { type: 'flow.step', input: { journal, name: 'undo one', it: { $result: 'twice' } } },
+      },
+      send: {
+        type: 'flow.step',
+        after: ['pay', 'twice'],
+        input: { failures: 2 },
+        undo: { type: 'flow.step', input: { journal, name: 'never' } },
+      },
+    },
+    failureStep: { type: 'flow.step', input: { journal, name: 'told' } },
+  });
+  const stuck = await ended(fleet, id);
+  expect(stuck).toMatchObject({ state: 'failed', phase: 'undo' });
+  expect(statesOf(stuck)).toMatchObject({
+    send: 'dead',
+    'undo pay': 'dead',
+    'undo twice': { succeeded: 2 },
+    'undo reserve': 'planned',
+    failureStep: 'succeeded',
+  });
+  expect(await replay(fleet, (await stepOf(fleet, id, 'undo pay')).deadLetterId)).toBe(200);
+  const undone = await ended(fleet, id);
+  expect(statesOf(undone)).toMatchObject({
+    'undo pay': 'succeeded',
+    'undo reserve': 'succeeded',
+    'undo send': 'planned',
+  });
+  expect(await resultOf(fleet, id, 'undo reserve')).toEqual({ name: 'undo reserve', seat: 4 });
+  const names = fleet.entries().map(({ note }) => note);
+  expect(names.at(-1)).toBe('undo reserve');
+  expect(names.filter((name) => name === 'told')).toHaveLength(1);
+  expect(names.filter((name) => name === 'undo one')).toHaveLength(2);
+  expect(names).not.toContain('never');
+
+  // What is undone stays so: the step that died runs by itself when it is replayed.
+  expect(await replay(fleet, (await stepOf(fleet, id, 'send')).deadLetterId)).toBe(200);
+  await fleet.ended();
+  expect(await get(fleet, id)).toMatchObject({ state: 'failed', steps: { open: 0 } });
+}, 120_000);
+
+test('a step waits for its signal, once by each name, and expires where that does not come', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const steps = {
+    draft: { type: 'flow.step', input: { ms: 300 } },
+    approved: {
+      type: 'flow.step',
+      after: ['draft'],
+      signal: { name: 'ok', timeoutMs: 60_000 },
+      input: { by: { $signal: 'ok', path: '/by' } },
+    },
+  };
+  const id = await start(fleet, { steps });
+  await eventually(async () => expect(await stepOf(fleet, id, 'draft')).toMatchObject({ state: 'succeeded' }));
+  expect(await stepOf(fleet, id, 'approved')).toMatchObject({
+    state: 'blocked',
+    signal: { name: 'ok', isSent: false },
+  });
+  const sent = await Promise.all(
+    Array.from(
+      { length: 8 },
+      async (_each, by) => await call(url, 'POST', `/v1/flows/${id}/signals/ok`, { data: { by } }),
+    ),
+  );
+  expect(sent.map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 200));
+  const first = sent.findIndex(({ body }) => body['duplicate'] === false);
+  expect(sent.filter(({ body }) => body['duplicate'] === false)).toHaveLength(1);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded', result: { by: first } });
+  expect((await call(url, 'POST', `/v1/flows/${id}/signals/ok`, {})).status).toBe(409);
+
+  // Sent before the step is reached; and never.
+  const early = await start(fleet, { steps });
+  expect((await call(url, 'POST', `/v1/flows/${early}/signals/ok`, { data: { by: 'early' } })).status).toBe(200);
+  expect(await ended(fleet, early)).toMatchObject({ state: 'succeeded', result: { by: 'early' } });
+  const never = await start(fleet, {
+    steps: {
+      ...steps,
+      approved: { ...steps.approved, signal: { name: 'ok', timeoutMs: 500 } },
+      last: { type: 'flow.step', after: ['approved'] },
+    },
+  });
+  expect(statesOf(await ended(fleet, never))).toEqual({ draft: 'succeeded', approved: 'expired', last: 'cancelled' });
+  expect(await fleet.ended()).toMatchObject({ dead: 0 });
+}, 120_000);
+
+test('a flow is cancelled as a whole, and the cancelling of one of its steps is a failure of it', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const slow = { type: 'flow.step', input: { ms: 60_000 } };
+  const id = await start(fleet, {
+    steps: { slow, waits: { ...slow, delayMs: 60_000 }, after: { type: 'flow.step', after: ['slow'] } },
+  });
+  await eventually(async () => expect(await get(fleet, id)).toMatchObject({ state: 'running' }));
+  const { status } = await call(url, 'POST', `/v1/flows/${id}/cancel`, { reason: 'not wanted' });
+  expect(status).toBe(200);
+  const cancelled = await ended(fleet, id);
+  expect(cancelled).toMatchObject({ state: 'cancelled', cancelledBy: 'local', cancelReason: 'not wanted' });
+  expect(statesOf(cancelled)).toEqual({ slow: 'cancelled', waits: 'cancelled', after: 'cancelled' });
+  expect((await call(url, 'POST', `/v1/flows/${id}/cancel`, {})).status).toBe(200);
+
+  const other = await start(fleet, {
+    steps: { slow, after: { type: 'flow.step', after: ['slow'] }, last: { type: 'flow.step', after: ['after'] } },
+  });
+  const { taskId } = await stepOf(fleet, other, 'after');
+  expect((await call(url, 'POST', `/v1/tasks/${taskId}/cancel`, {})).status).toBe(200);
+  expect(statesOf(await get(fleet, other))).toMatchObject({ after: 'cancelled', last: 'cancelled' });
+  expect((await call(url, 'POST', `/v1/tasks/${(await stepOf(fleet, other, 'slow')).taskId}/cancel`, {})).status).toBe(
+    202,
+  );
+  expect(await ended(fleet, other)).toMatchObject({ state: 'failed' });
+}, 120_000);
+
+test('one flow at a time about a thing, under fifty who start it at once; a failed one makes room', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const body = {
+    name: 'coupon',
+    businessType: 'coupon',
+    businessKey: 'user-123',
+    steps: { only: { type: 'flow.step', input: { failures: 2, ms: 200 } } },
+  };
+  const answers = await Promise.all(Array.from({ length: 50 }, async () => await call(url, 'POST', '/v1/flows', body)));
+  expect(answers.filter(({ status }) => status === 202)).toHaveLength(1);
+  expect(answers.filter(({ status, body: { duplicate } }) => status === 200 && duplicate === true)).toHaveLength(49);
+  const [id, ...others] = new Set(answers.map(({ body: answer }) => String(answer['id'])));
+  expect(others).toEqual([]);
+  expect((await call(url, 'POST', '/v1/flows', { ...body, onConflict: 'reject' })).status).toBe(409);
+  expect(await ended(fleet, id ?? '')).toMatchObject({ state: 'failed' });
+  const again = await start(fleet, { ...body, steps: { only: { type: 'flow.step' } } });
+  expect(again).not.toBe(id);
+  expect(await ended(fleet, again)).toMatchObject({ state: 'succeeded' });
+  expect((await call(url, 'POST', '/v1/flows', body)).body).toMatchObject({
+    id: again,
+    duplicate: true,
+    state: 'succeeded',
+  });
+  const list = await call(url, 'GET', '/v1/flows?businessKey=user-123&businessType=coupon');
+  expect((list.body['items'] as readonly Json[]).map((flow) => [flow['id'], flow['state']])).toEqual([
+    [again, 'succeeded'],
+    [id, 'failed'],
+  ]);
+}, 120_000);
+
+test('limits and fair turns count by the input that results made', async () => {
+  await using fleet = await open();
+  const id = await start(fleet, {
+    steps: {
+      who: { type: 'flow.step', input: { give: { who: 'ann' } } },
+      it: { type: 'flow.limited', after: ['who'] },
+    },
+  });
+  expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded', result: { who: 'ann' } });
+  const { rows } = await fleet.database.database.query({
+    text: `select concurrency_key from tasks where type = 'flow.limited'`,
+  });
+  expect(rows).toEqual([{ concurrency_key: 'ann' }]);
+}, 120_000);
