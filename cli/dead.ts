@@ -14,8 +14,8 @@ import { addPaging, fetchListing, printListing } from './pages.ts';
 import type { PagingOptions } from './pages.ts';
 import type { Destination } from './parse.ts';
 import { instantOrDuration, oneOf, parseDestination } from './parse.ts';
-import { addWait, conclude } from './task.ts';
-import { waitForTask } from './task-wait.ts';
+import { addWait, conclude, TASK } from './task.ts';
+import { waitForEnd } from './wait.ts';
 import { textAt } from './view.ts';
 
 const STATES = [...Object.keys(LETTER_STATES), 'all'];
@@ -135,7 +135,7 @@ function addReplay(dead: Command, act: Act): void {
           context.remark(`Replayed; task ${escapeText(taskId)}.\n`);
           conclude(
             context,
-            await waitForTask(context, await context.taskApi(), { id: taskId, timeoutMs: options.timeout }),
+            await waitForEnd(context, await context.taskApi(), TASK, { id: taskId, timeoutMs: options.timeout }),
           );
           return;
         }

@@ -23,6 +23,7 @@ import { addReplayCommands } from './replay.ts';
 import { addRetentionCommands } from './retention.ts';
 import { addTaskCommands } from './task.ts';
 import { addTopologyCommands } from './topology.ts';
+import { addFlowCommands } from './flow.ts';
 import { addQueueCommands } from './queue.ts';
 import { addTypesCommands } from './types.ts';
 
@@ -92,6 +93,7 @@ export function createProgram(io: CliIo, exitWith: (code: ExitCode) => void): Co
   addDoctorCommand(program, act);
   addMigrateCommand(program, act);
   addTopologyCommands(program, act);
+  addFlowCommands(program, act);
   addQueueCommands(program, act);
   addTypesCommands(program, act);
   addConfigCommands(program, act);

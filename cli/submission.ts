@@ -59,6 +59,11 @@ export async function renderSubmission(type: string, options: SubmitOptions, io:
   );
 }
 
+/** The bytes of a JSON document, from a file; `-` is standard input. Throws exit 2 and 65 as `renderSubmission`. */
+export async function readJsonFile(file: string, io: CliIo): Promise<Buffer> {
+  return checkInput(await readBytes({ inputFile: file }, io));
+}
+
 /** The input's bytes as they were given; `{}` where none was. Throws exit 2 and 65 as `renderSubmission`. */
 export async function readInput(options: Pick<SubmitOptions, 'input' | 'inputFile'>, io: CliIo): Promise<Buffer> {
   if (options.input !== undefined && options.inputFile !== undefined) {

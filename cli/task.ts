@@ -15,8 +15,9 @@ import { addHistoryCommands } from './task-history.ts';
 import { renderSubmission } from './submission.ts';
 import type { SubmitOptions } from './submission.ts';
 import { addCancel, addEdit } from './task-many.ts';
-import { isBadEnd, renderTask, renderTasks } from './task-view.ts';
-import { waitForTask } from './task-wait.ts';
+import { hasEnded, isBadEnd, renderStanding, renderTask, renderTasks } from './task-view.ts';
+import { waitForEnd } from './wait.ts';
+import type { Waitable } from './wait.ts';
 import { addFileCommands } from './task-files.ts';
 import { textAt } from './view.ts';
 import { escapeText } from './escape.ts';
@@ -37,6 +38,15 @@ interface ListOptions extends PagingOptions {
   readonly before?: string;
   readonly filter?: string;
 }
+
+/** How tasks are waited for. */
+export const TASK: Waitable = {
+  noun: 'task',
+  path: '/v1/tasks',
+  hasEnded: (view) => hasEnded(textAt(view, 'state') ?? ''),
+  standing: renderStanding,
+  look: 'get',
+};
 
 /** Adds the group. */
 export function addTaskCommands(program: Command, act: Act, clock: Clock): void {
@@ -107,7 +117,7 @@ Examples:
           return;
         }
         context.remark(`${became} as ${escapeText(id)}.\n`);
-        conclude(context, await waitForTask(context, api, { id, timeoutMs: options.timeout }));
+        conclude(context, await waitForEnd(context, api, TASK, { id, timeoutMs: options.timeout }));
       }),
     );
 }
@@ -126,7 +136,7 @@ Examples:
       act<WaitOptions>(async (context, options, id) => {
         const api = await context.taskApi();
         if (options.wait === true) {
-          conclude(context, await waitForTask(context, api, { id, timeoutMs: options.timeout }));
+          conclude(context, await waitForEnd(context, api, TASK, { id, timeoutMs: options.timeout }));
         } else show(context, await api.get(`/v1/tasks/${pathStep(id)}`));
       }),
     );

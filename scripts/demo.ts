@@ -1,6 +1,6 @@
 /**
  * The demo: a fleet of its own (producer, two workers, dead-letter-handler, as separate processes) runs the sample workload;
- * then one dead letter is understood, mended and replayed, and after a bad night 2 000 of them. Exit 0 only if the books balance
+ * then one dead letter is understood, mended and replayed, coupons are given by flows, and after a bad night 2 000 letters are mended. Exit 0 only if the books balance
  * and every replay succeeded.
  */
 import { randomBytes } from 'node:crypto';
@@ -15,6 +15,7 @@ import type { Database } from '../shared/postgres/pool.ts';
 import { run } from '../shared/postgres/statement.ts';
 import { systemClock } from '../shared/time/clock.ts';
 import { call } from './call.ts';
+import { COUPON_TASKS, playCoupons } from './coupons.ts';
 import { countStates, summarizeTypes } from './demo.sql.ts';
 import { startProcess } from './fleet.ts';
 import type { ServiceProcess } from './fleet.ts';
@@ -121,13 +122,14 @@ async function show(site: Site, fleet: Fleet, receiver: Receiver, db: Database):
   await printSummary(db);
   const before = await balance(db, workload.tasks.length);
   const replayed = await mendAndReplay(fleet, workload, join(OUTPUT_DIRECTORY, poison));
+  const given = await playCoupons({ ...fleet, root: site.root, receiverUrl: receiver.url, folder: site.folder, say });
   const mended = await playMorning({ ...fleet, receiver, folder: site.folder, say });
-  const after = await balance(db, workload.tasks.length + MORNING_TASKS);
+  const after = await balance(db, workload.tasks.length + COUPON_TASKS + MORNING_TASKS);
   say();
   say(
     `the reports and thumbnails were written to ${join(OUTPUT_DIRECTORY, site.folder)} and are removed with the demo`,
   );
-  return refusals && waited && before && replayed && mended && after;
+  return refusals && waited && before && replayed && given && mended && after;
 }
 
 /** Submits all in batches, cancels the one to be cancelled, and sees the wrong ones refused. */

@@ -1,4 +1,5 @@
 /** All sample types, for `worker.modules` in the configuration. */
+export { couponCount, couponCreate, userCheck } from './coupons.ts';
 export { demoSlow } from './demo-slow.ts';
 export { imageThumbnail } from './image-thumbnail.ts';
 export { notifyWebhook } from './notify-webhook.ts';

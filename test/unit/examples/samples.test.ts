@@ -34,11 +34,14 @@ const valueOf = (outcome: Outcome): unknown =>
 test('every sample has a form that others can draw and check', () => {
   const described = Object.values(samples).map((type) => describeTask(type));
   expect(described.map(({ name }) => name).toSorted()).toEqual([
+    'coupon.count',
+    'coupon.create',
     'demo.slow',
     'image.thumbnail',
     'notify.webhook',
     'report.csv',
     'text.digest',
+    'user.check',
   ]);
   expect(described.every(({ inputSchema }) => inputSchema !== undefined)).toBe(true);
 });
@@ -79,6 +82,25 @@ describe('report.csv', () => {
     const run = (source: string): Promise<Outcome> => runner.run(samples.reportCsv, { source, output: folder });
     expect(await run('nope.json')).toMatchObject({ reason: 'non_retryable', error: { code: 'ENOENT' } });
     expect(await run('cars.json')).toMatchObject({ kind: 'failed', reason: 'error' });
+  });
+});
+
+describe('coupons', () => {
+  test('are made for users that there are, one file each however often that is tried, and counted', async () => {
+    const of = `${folder}/coupons`;
+    expect(await runner.run(samples.userCheck, { user: 10_001 })).toMatchObject({
+      kind: 'failed',
+      reason: 'non_retryable',
+    });
+    expect(valueOf(await runner.run(samples.couponCount, { folder: of }))).toEqual({ coupons: 0 });
+    const checked = valueOf(await runner.run(samples.userCheck, { user: 120 })) as { user: number; percent: number };
+    expect(checked).toEqual({ user: 120, percent: 20 });
+    for (const _attempt of [1, 2]) {
+      expect(valueOf(await runner.run(samples.couponCreate, { ...checked, folder: of }))).toMatchObject(checked);
+    }
+    const written = JSON.parse(await readFile(join(OUTPUT_DIRECTORY, of, 'user-120.json'), 'utf8')) as unknown;
+    expect(written).toMatchObject({ user: 120, percent: 20, code: expect.stringMatching(/^[0-9a-f]{8}-20$/) });
+    expect(valueOf(await runner.run(samples.couponCount, { folder: of }))).toEqual({ coupons: 1 });
   });
 });
 

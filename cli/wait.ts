@@ -1,4 +1,4 @@
-/** Waits for a task's end, and shows on the way how it is doing. */
+/** Waits for the end of a task or a flow, and shows on the way how it is doing. */
 import { CATALOGUE } from '../shared/errors/catalogue.ts';
 import { interruptedError, pathStep } from './api.ts';
 import type { ApiAnswer, ApiClient } from './api.ts';
@@ -7,8 +7,20 @@ import type { CommandContext } from './context.ts';
 import { escapeText } from './escape.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { cut, renderDuration } from './render.ts';
-import { hasEnded, renderStanding } from './task-view.ts';
-import { textAt } from './view.ts';
+import type { View } from './view.ts';
+
+/** How a kind of thing is waited for. */
+export interface Waitable {
+  /** `task` or `flow`: the noun, the group of commands and the member of a failure. */
+  readonly noun: 'task' | 'flow';
+  /** Where it is looked at, without the id. */
+  readonly path: string;
+  readonly hasEnded: (view: View) => boolean;
+  /** A line for people. */
+  readonly standing: (view: View, now: Date) => string;
+  /** What shows it with `--wait`: `get`, `show`. */
+  readonly look: string;
+}
 
 /** What is waited for. */
 export interface WaitFor {
@@ -23,12 +35,13 @@ const LONGEST_POLL_MS = 1_000;
 const UNREACHABLE_MS = 60_000;
 
 /**
- * Resolves with the task once it has ended. Throws exit 75 when the time is over, 69 when the API has not answered for
- * a minute, 130 on Ctrl-C; the task goes on in each case, and the message says so.
+ * Resolves with it once it has ended. Throws exit 75 when the time is over, 69 when the API has not answered for
+ * a minute, 130 on Ctrl-C; it goes on in each case, and the message says so.
  */
-export async function waitForTask(
+export async function waitForEnd(
   context: CommandContext,
   api: ApiClient,
+  kind: Waitable,
   { id, timeoutMs }: WaitFor,
 ): Promise<ApiAnswer> {
   const { clock, interrupted } = context.io;
@@ -38,57 +51,61 @@ export async function waitForTask(
   let pollMs = FIRST_POLL_MS;
   try {
     for (;;) {
-      const answer = await look(api, id, () => clock.monotonicMs() - answeredMs < UNREACHABLE_MS);
+      const answer = await look(
+        api,
+        `${kind.path}/${pathStep(id)}`,
+        () => clock.monotonicMs() - answeredMs < UNREACHABLE_MS,
+      );
       const nowMs = clock.monotonicMs();
       if (answer !== undefined) {
         answeredMs = nowMs;
-        if (hasEnded(textAt(answer.value, 'state') ?? '')) return answer;
+        if (kind.hasEnded(answer.value)) return answer;
       }
       display.show(
-        answer === undefined ? 'the service does not answer; trying on' : renderStanding(answer.value, clock.now()),
+        answer === undefined ? 'the service does not answer; trying on' : kind.standing(answer.value, clock.now()),
         nowMs - startedMs,
       );
       const leftMs = timeoutMs === undefined ? Number.POSITIVE_INFINITY : timeoutMs - (nowMs - startedMs);
-      if (leftMs <= 0) throw timeoutError(id, timeoutMs ?? 0);
+      if (leftMs <= 0) throw timeoutError(kind, id, timeoutMs ?? 0);
       await clock.sleep(Math.min(pollMs, leftMs), interrupted);
       if (interrupted.aborted) throw interruptedError();
       pollMs = Math.min(pollMs * 1.5, LONGEST_POLL_MS);
     }
   } catch (thrown) {
-    throw saysThatItGoesOn(toCliError(thrown), id);
+    throw saysThatItGoesOn(toCliError(thrown), kind, id);
   } finally {
     display.close();
   }
 }
 
 /** One look; `undefined` where there was no answer and `isPatient` says to try on. */
-async function look(api: ApiClient, id: string, isPatient: () => boolean): Promise<ApiAnswer | undefined> {
+async function look(api: ApiClient, path: string, isPatient: () => boolean): Promise<ApiAnswer | undefined> {
   try {
-    return await api.get(`/v1/tasks/${pathStep(id)}`);
+    return await api.get(path);
   } catch (thrown) {
     if (toCliError(thrown).exitCode === EXIT_CODES.unreachable && isPatient()) return undefined;
     throw thrown;
   }
 }
 
-function timeoutError(id: string, timeoutMs: number): CliError {
+function timeoutError({ noun }: Waitable, id: string, timeoutMs: number): CliError {
   return new CliError(EXIT_CODES.waitTimeout, {
     code: 'wait-timeout',
     title: CATALOGUE['wait-timeout'].title,
-    taskId: id,
+    [`${noun}Id`]: id,
     waited: renderDuration(timeoutMs),
   });
 }
 
-function saysThatItGoesOn(error: CliError, id: string): CliError {
+function saysThatItGoesOn(error: CliError, { noun, look: command }: Waitable, id: string): CliError {
   const { exitCode, problem } = error;
   const isOurEnd =
     exitCode === EXIT_CODES.interrupted || exitCode === EXIT_CODES.waitTimeout || exitCode === EXIT_CODES.unreachable;
   if (!isOurEnd) return error;
-  const goesOn = `The task goes on. \`warren task get ${id} --wait\` waits again, \`warren task cancel ${id}\` cancels it.`;
+  const goesOn = `The ${noun} goes on. \`warren ${noun} ${command} ${id} --wait\` waits again, \`warren ${noun} cancel ${id}\` cancels it.`;
   return new CliError(
     exitCode,
-    { ...problem, taskId: id, hint: problem.hint === undefined ? goesOn : `${problem.hint}\n${goesOn}` },
+    { ...problem, [`${noun}Id`]: id, hint: problem.hint === undefined ? goesOn : `${problem.hint}\n${goesOn}` },
     error,
   );
 }
