@@ -1,6 +1,6 @@
 # Warren's commands. `make` alone lists them. Only Node 20.19 or newer, git and make have to be there.
 .DEFAULT_GOAL := help
-.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-retention golden fix lint check clean-stack
+.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-flows bench-retention golden fix lint check clean-stack
 MAKEFLAGS += --no-print-directory
 STACK := node dist/deploy/local-stack/main.js
 
@@ -47,6 +47,9 @@ bench-api: build ## measure looking, listing, submitting and processing beside m
 
 bench-dead-letters: build ## measure recording, grouping, listing and replaying dead letters against the aims
 	@$(STACK) run -- node dist/test/bench/dead-letters/main.js
+
+bench-flows: build ## measure what flows cost against plain tasks
+	@$(STACK) run -- node dist/test/bench/flows/main.js
 
 bench-retention: build ## the last part of bench-api alone: throughput beside ten million finished tasks against none
 	@$(STACK) run -- node dist/test/bench/retention/main.js

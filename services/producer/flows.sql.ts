@@ -1,6 +1,6 @@
 /** The statements of flows. What moves a flow stands in `0022_flows.sql`: whoever ends a step calls it. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { countInLedger, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { countInLedger, isAmong, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Takes a business key where nobody has it; no row where somebody does. Waits for a transaction that takes the same. */
 export const takeFlowKey = statement<[businessType: string, businessKey: string, flowId: string]>()({
@@ -32,18 +32,21 @@ export const findFlowKey = statement<[businessType: string, businessKey: string]
 });
 
 /**
- * Accepts a flow: its row, its steps, and a task for each of those that are made now. Those that wait for nothing are pending, with an outbox
- * row; all others are blocked. An empty flow has succeeded.
+ * Accepts flows: their rows, their steps, and a task for each step that is made now. Of those that wait for nothing, the ones that `start` are
+ * pending, with an outbox row; those that are `late` (a delay, a queue that holds back, an input to be made) go the way of any step whose turn has
+ * come, and all others are blocked. A flow without tasks has succeeded. A flow whose business key another holds is left out of the answer, which
+ * has a row per flow, and a row per task of the late ones that was invited. Inserts in key order.
  */
-export const acceptFlow = statement<
+export const acceptFlows = statement<
   [
-    id: string,
-    name: string,
-    businessType: string | null,
-    businessKey: string | null,
-    onFailure: string,
-    tags: readonly string[] | null,
-    createdBy: string,
+    ids: readonly string[],
+    flowNames: readonly string[],
+    businessTypes: readonly (string | null)[],
+    businessKeys: readonly (string | null)[],
+    rules: readonly string[],
+    tags: readonly (string | null)[],
+    creators: readonly string[],
+    flowIds: readonly string[],
     steps: readonly number[],
     kinds: readonly string[],
     names: readonly string[],
@@ -54,70 +57,109 @@ export const acceptFlow = statement<
     priorities: readonly number[],
     maxAttempts: readonly number[],
     inputs: readonly (Buffer | null)[],
-    concurrencyKeys: readonly (string | null)[],
-    rateKeys: readonly (string | null)[],
+    concurrencyKeys: readonly (string | null)[] | null,
+    rateKeys: readonly (string | null)[] | null,
     waitsFor: readonly number[],
     next: readonly string[],
     levels: readonly number[],
-    stepRules: readonly (string | null)[],
-    undoOf: readonly (number | null)[],
-    delaysMs: readonly (number | null)[],
-    signals: readonly (string | null)[],
-    signalsMs: readonly (number | null)[],
-    pieces: readonly (string | null)[],
-    refs: readonly (string | null)[],
-    specs: readonly (string | null)[],
-    startNow: readonly boolean[],
+    stepRules: readonly (string | null)[] | null,
+    undoOf: readonly (number | null)[] | null,
+    delaysMs: readonly (number | null)[] | null,
+    signals: readonly (string | null)[] | null,
+    signalsMs: readonly (number | null)[] | null,
+    pieces: readonly (string | null)[] | null,
+    refs: readonly (string | null)[] | null,
+    specs: readonly (string | null)[] | null,
+    begins: readonly (string | null)[],
+    publishers: readonly string[],
+    taskKeys: readonly (string | null)[] | null,
+    taskTags: readonly (string | null)[] | null,
   ]
 >()({
-  name: 'accept_flow',
+  name: 'accept_flows',
   text: sql`
-    with wanted as (
+    with asked as (
+      select * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+        as w (id, name, business_type, business_key, on_failure, tags, created_by)
+    ), keyed as (
+      insert into flow_keys as k (business_type, business_key, flow_id)
+      select business_type, business_key, id from asked where business_key is not null order by 1, 2
+      on conflict (business_type, business_key) do update set flow_id = excluded.flow_id where k.flow_id = excluded.flow_id
+      returning flow_id as id
+    ), fresh as (
+      select * from asked where business_key is null or ${isAmong(sql`asked.id`, sql`keyed`)}
+    ), wanted as (
       select *, clock_timestamp() as now
-        from unnest($8::int4[], $9::text[], $10::text[], $11::int4[], $12::uuid[], $13::text[], $14::text[], $15::int2[], $16::int4[],
-                    $17::bytea[], $18::text[], $19::text[], $20::int4[], $21::text[], $22::int4[], $23::text[], $24::int4[], $25::float8[],
-                    $26::text[], $27::float8[], $28::text[], $29::text[], $30::text[], $31::bool[])
-          as w (step, kind, name, member, task_id, type, queue, priority, max_attempts, input, concurrency_key, rate_key, waits_for, next,
-                level, on_failure, undo_of, delay_ms, signal, signal_ms, pieces, refs, spec, starts)
+        from unnest($8::uuid[], $9::int4[], $10::text[], $11::text[], $12::int4[], $13::uuid[], $14::text[], $15::text[], $16::int2[],
+                    $17::int4[], $18::bytea[], $19::text[], $20::text[], $21::int4[], $22::text[], $23::int4[], $24::text[], $25::int4[],
+                    $26::float8[], $27::text[], $28::float8[], $29::text[], $30::text[], $31::text[], $32::text[], $33::text[], $34::text[],
+                    $35::text[])
+          as w (flow_id, step, kind, name, member, task_id, type, queue, priority, max_attempts, input, concurrency_key, rate_key, waits_for,
+                next, level, on_failure, undo_of, delay_ms, signal, signal_ms, pieces, refs, spec, begins,
+                publisher, business_key, tags)
+       where ${isAmong(sql`w.flow_id`, sql`fresh`)}
+    ), counts as (
+      select flow_id, count(task_id)::int4 as n from wanted group by flow_id
     ), flow as (
       insert into flows (id, name, business_type, business_key, on_failure, steps_total, steps_open, tags, created_by, state, finished_at)
-      select $1::uuid, $2::text, $3::text, $4::text, $5::text, n, n, $6::text[], $7::text,
-             case when n = 0 then 'succeeded' else 'pending' end::flow_state, case when n = 0 then clock_timestamp() end
-        from (select count(*)::int4 as n from wanted where task_id is not null) c
+      select f.id, f.name, f.business_type, f.business_key, f.on_failure, c.n, c.n, f.tags::text[], f.created_by,
+             case when c.n = 0 then 'succeeded' else 'pending' end::flow_state, case when c.n = 0 then clock_timestamp() end
+        from fresh f
+        cross join lateral (select coalesce((select n from counts where flow_id = f.id), 0) as n) c
+       order by f.id
       returning id, state, created_at
     ), steps as (
       insert into flow_steps (flow_id, step, kind, name, member, task_id, waits_for, next, level, on_failure, undo_of, delay_ms, signal,
                               signal_ms, pieces, refs, spec)
-      select $1::uuid, step, kind, name, member, task_id, waits_for, next::int4[], level, on_failure, undo_of, delay_ms, signal, signal_ms,
+      select flow_id, step, kind, name, member, task_id, waits_for, next::int4[], level, on_failure, undo_of, delay_ms, signal, signal_ms,
              pieces::text[], refs::jsonb, spec::jsonb
         from wanted
-       order by step
+       order by flow_id, step
+      returning 1 as n
     ), timed as (
       insert into flow_timers (flow_id, step, at)
-      select $1::uuid, step, now + signal_ms * interval '1 ms' from wanted where signal_ms is not null and waits_for = 1 order by step
+      select flow_id, step, now + signal_ms * interval '1 ms'
+        from wanted
+       where $28::float8[] is not null and signal_ms is not null and waits_for = 1
+       order by flow_id, step
     ), accepted as (
       insert into tasks (id, accepted_at, invited_at, state, max_attempts, priority, type, queue, business_key, publisher, tags, input,
                          concurrency_key, rate_key, flow_id, flow_step)
-      select task_id, now, case when starts then now end, case when starts then 'pending' else 'blocked' end::task_state, max_attempts,
-             priority, type, queue, $4::text, $7::text, $6::text[], input, concurrency_key, rate_key, $1::uuid, step
-        from wanted
-       where task_id is not null
-       order by task_id
+      select w.task_id, w.now, case when w.begins = 'start' then w.now end,
+             case when w.begins = 'start' then 'pending' else 'blocked' end::task_state, w.max_attempts, w.priority, w.type, w.queue,
+             w.business_key, w.publisher, w.tags::text[], w.input, w.concurrency_key, w.rate_key, w.flow_id, w.step
+        from wanted w
+       where w.task_id is not null
+       order by w.task_id
       returning id, state, type, queue, priority, generation
     ), counted as (${countInLedger(sql`'accepted'`, sql`accepted`)}
     ), invited as (${writeOutbox(sql`accepted where state = 'pending'`)}
+    ), late as (
+      -- once the rows are there that the function looks for
+      select array_agg(flow_id) as flows, array_agg(step) as steps
+        from wanted
+       where begins = 'late' and (select count(*) from steps) + (select count(*) from accepted) + (select count(*) from flow) > 0
     )
-    select f.id, f.state::text as state, f.created_at, (select id from invited) as outbox_id from flow f`,
-  columns: { id: 'uuid', state: 'text', created_at: 'timestamptz', outbox_id: 'int8?' },
-});
-
-/** Starts steps of a flow whose turn has come; see `unblock_steps`. */
-export const unblockSteps = statement<[flowId: string, steps: readonly number[]]>()({
-  name: 'unblock_steps',
-  text: sql`
-    select task_id as id, type, queue, priority, generation, outbox_id
-      from unblock_steps(array_fill($1::uuid, array[cardinality($2::int4[])]), $2::int4[], interval '10 s')`,
-  columns: { id: 'uuid?', type: 'text?', queue: 'text?', priority: 'int2?', generation: 'int4?', outbox_id: 'int8?' },
+    select f.id as flow_id, f.state::text as state, f.created_at, (select id from invited) as invited_by, null::uuid as id, null as type,
+           null as queue, null::int2 as priority, null::int4 as generation, null::int8 as outbox_id
+      from flow f
+    union all
+    select null, null, null, null, u.task_id, u.type, u.queue, u.priority, u.generation, u.outbox_id
+      from late l
+      cross join lateral unblock_steps(l.flows, l.steps, interval '10 s') u
+     where l.flows is not null`,
+  columns: {
+    flow_id: 'uuid?',
+    state: 'text?',
+    created_at: 'timestamptz?',
+    invited_by: 'int8?',
+    id: 'uuid?',
+    type: 'text?',
+    queue: 'text?',
+    priority: 'int2?',
+    generation: 'int4?',
+    outbox_id: 'int8?',
+  },
 });
 
 /** A signal for a flow; see `signal_flow`. No row where there is no such flow, or it has ended. */

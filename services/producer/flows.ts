@@ -5,21 +5,14 @@ import type { FlowBody } from '../../shared/flows/flow-body.ts';
 import type { PlannedStep } from '../../shared/flows/plan-flow.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
 import type { ParamsOf, Queryable, RowOf } from '../../shared/postgres/statement.ts';
-import { inTransaction } from '../../shared/postgres/transaction.ts';
+import { inTransaction, retryConflicts } from '../../shared/postgres/transaction.ts';
 import type { Transactional } from '../../shared/postgres/transaction.ts';
+import { Batcher } from '../../shared/resilience/batcher.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
 import { cancelEach } from './cancel.ts';
-import {
-  acceptFlow,
-  cancelFlow,
-  findFlowKey,
-  inheritFlowKey,
-  signalFlow,
-  takeFlowKey,
-  unblockSteps,
-} from './flows.sql.ts';
+import { acceptFlows, cancelFlow, findFlowKey, inheritFlowKey, signalFlow, takeFlowKey } from './flows.sql.ts';
 import { listFlows, readFlow, readFlowEdges, readFlowResults, readFlowSteps } from './flows-read.sql.ts';
 import type { flowColumns } from './flows-read.sql.ts';
 
@@ -37,67 +30,109 @@ export type StartedFlow =
   | { readonly kind: 'started'; readonly id: string; readonly state: string; readonly createdAt: Date }
   | { readonly kind: 'existing'; readonly id: string };
 
+/** A flow to be started. */
+export interface PlannedFlow {
+  readonly id: string;
+  readonly body: FlowBody;
+  readonly steps: readonly PlannedStep[];
+  readonly createdBy: string;
+}
+
 /** A row of a list. */
 export type FlowRow = RowOf<typeof flowColumns>;
 
+/** Flows that are accepted by one statement; one of more tasks than `LARGE` goes alone. */
+const MOST_TOGETHER = 50;
+const LARGE = 200;
 /** Times that the holder of a business key may vanish while it is asked for. */
 const MOST_ROUNDS = 10;
 const CANCEL_CHUNK = 500;
 
-/** Starts a planned flow. Throws `unique-conflict`, and as `Queryable.query`. */
-export async function startFlow(
-  { db, invite, holdReasonOf }: FlowsDeps,
-  id: string,
-  {
-    body,
-    steps,
-    createdBy,
-  }: { readonly body: FlowBody; readonly steps: readonly PlannedStep[]; readonly createdBy: string },
-): Promise<StartedFlow> {
-  const numbered = steps.map((planned) => {
-    const isHeld = planned.delayMs !== undefined || holdReasonOf(planned.task.queue) !== undefined;
-    const isFirst = planned.kind === 'step' && planned.waitsFor === 0;
-    return {
-      planned,
-      taskId: planned.kind === 'step' ? newId<string>() : undefined,
-      startsNow: isFirst && !isHeld && planned.template === undefined,
-      isFirst,
-    };
-  });
-  const started = await inTransaction(db, async (tx) => {
-    const holder = await takeKey(tx, body, id);
-    if (holder !== id) return holder;
-    const [flow] = await run(tx, acceptFlow, ...columnsOf(id, body, createdBy, numbered));
-    if (flow === undefined) throw new Bug('a flow was accepted without an answer');
-    const late = numbered.filter(({ isFirst, startsNow }) => isFirst && !startsNow).map(({ planned }) => planned.step);
-    const freed = late.length === 0 ? [] : await run(tx, unblockSteps, id, late);
-    return { flow, freed };
-  });
-  if (typeof started === 'string') {
+/** Starts planned flows, those that come at once together. */
+export class FlowStarter {
+  readonly #deps: FlowsDeps;
+  readonly #batcher: Batcher<PlannedFlow, StartedFlow>;
+
+  constructor(deps: FlowsDeps) {
+    this.#deps = deps;
+    this.#batcher = new Batcher(async (batch) => await this.#startTogether(batch), {
+      maxBatch: MOST_TOGETHER,
+      lanes: 2,
+    });
+  }
+
+  /** Starts one. Throws `unique-conflict`, and as `Queryable.query`. */
+  async start(flow: PlannedFlow): Promise<StartedFlow> {
+    if (flow.steps.length <= LARGE && flow.body.businessKey === undefined) return await this.#batcher.add(flow);
+    const { body, id } = flow;
+    const { rows, holder } = await inTransaction(this.#deps.db, async (tx) => {
+      const holder = await takeKey(tx, body, id);
+      const numbered = this.#number(flow);
+      return holder === id ? { rows: await this.#accept(tx, [numbered]), holder } : { rows: undefined, holder };
+    });
+    if (rows !== undefined) return rows()[0] as StartedFlow;
     if (body.onConflict === 'reject') {
       throw new WarrenError('unique-conflict', {
         field: 'businessKey',
-        reason: `is held by flow ${started}`,
-        flowId: started,
+        reason: `is held by flow ${holder}`,
+        flowId: holder,
       });
     }
-    return { kind: 'existing', id: started };
+    return { kind: 'existing', id: holder };
   }
-  const { flow, freed } = started;
-  if (flow.outbox_id !== null) {
-    const invitations = numbered
-      .filter(({ startsNow }) => startsNow)
-      .map(({ taskId, planned: { task } }) => ({
-        taskId: taskId ?? '',
+
+  /** Of those that have no key, none is left out. */
+  async #startTogether(batch: readonly PlannedFlow[]): Promise<readonly StartedFlow[]> {
+    const numbered = batch.map((flow) => this.#number(flow));
+    return (await retryConflicts(this.#deps.db, async () => await this.#accept(this.#deps.db, numbered)))();
+  }
+
+  #number(flow: PlannedFlow): NumberedFlow {
+    const steps = flow.steps.map((planned) => {
+      const isFirst = planned.kind === 'step' && planned.waitsFor === 0;
+      const isLate =
+        planned.delayMs !== undefined ||
+        planned.template !== undefined ||
+        this.#deps.holdReasonOf(planned.task.queue) !== undefined;
+      return {
+        planned,
+        taskId: planned.kind === 'step' ? newId<string>() : undefined,
+        begins: isFirst ? (isLate ? ('late' as const) : ('start' as const)) : undefined,
+      };
+    });
+    return { flow, steps };
+  }
+
+  /** Gives what is to be done once it is committed: publishes what starts, and says what was started. */
+  async #accept(db: Queryable, flows: readonly NumberedFlow[]): Promise<() => readonly StartedFlow[]> {
+    const rows = await run(db, acceptFlows, ...columnsOf(flows));
+    return () => {
+      const outboxId = rows.find(({ invited_by: id }) => id !== null)?.invited_by ?? undefined;
+      if (outboxId !== undefined) void this.#deps.invite({ id: outboxId, invitations: invitationsOf(flows) }); // never rejects
+      inviteFreed(rows, this.#deps.invite);
+      const byId = new Map(rows.map((row) => [row.flow_id, row]));
+      return flows.map(({ flow: { id } }) => {
+        const row = byId.get(id);
+        if (row === undefined || row.state === null || row.created_at === null)
+          throw new Bug('a flow was accepted without an answer');
+        return { kind: 'started', id, state: row.state, createdAt: row.created_at };
+      });
+    };
+  }
+}
+
+function invitationsOf(flows: readonly NumberedFlow[]): OutboxRow['invitations'] {
+  return flows.flatMap(({ steps }) =>
+    steps
+      .filter(({ begins }) => begins === 'start')
+      .map(({ taskId = '', planned: { task } }) => ({
+        taskId,
         type: task.type,
         queue: task.queue,
         priority: task.priority,
         generation: 1,
-      }));
-    void invite({ id: flow.outbox_id, invitations }); // never rejects; the answer does not wait for the broker
-  }
-  inviteFreed(freed, invite);
-  return { kind: 'started', id, state: flow.state, createdAt: flow.created_at };
+      })),
+  );
 }
 
 /** Gives the flow that holds the key from now on. */
@@ -208,27 +243,32 @@ type Freed = { readonly [Key in keyof FreedRow]: NonNullable<FreedRow[Key]> };
 
 const isFreed = (row: FreedRow): row is Freed => row.id !== null && row.outbox_id !== null;
 
-interface Numbered {
-  readonly planned: PlannedStep;
-  readonly taskId: string | undefined;
-  readonly startsNow: boolean;
+interface NumberedFlow {
+  readonly flow: PlannedFlow;
+  readonly steps: readonly {
+    readonly planned: PlannedStep;
+    readonly taskId: string | undefined;
+    /** `start`: its task is pending at once; `late`: its turn has come. */
+    readonly begins: 'start' | 'late' | undefined;
+  }[];
 }
 
-function columnsOf(
-  id: string,
-  body: FlowBody,
-  createdBy: string,
-  steps: readonly Numbered[],
-): ParamsOf<typeof acceptFlow> {
+/** The columns of `acceptFlows`. A column that no step uses is null, so that it costs nothing. */
+function columnsOf(flows: readonly NumberedFlow[]): ParamsOf<typeof acceptFlows> {
+  const steps = flows.flatMap(({ flow, steps: own }) => own.map((step) => ({ ...step, flow })));
+  type Step = (typeof steps)[number];
   const pick = <T>(read: (planned: PlannedStep) => T): T[] => steps.map(({ planned }) => read(planned));
+  const some = <T>(read: (step: Step) => T | undefined): (T | null)[] | null =>
+    steps.some((step) => read(step) !== undefined) ? steps.map((step) => read(step) ?? null) : null;
   return [
-    id,
-    body.name,
-    body.businessKey === undefined ? (body.businessType ?? null) : (body.businessType ?? ''),
-    body.businessKey ?? null,
-    body.onFailure,
-    body.tags ?? null,
-    createdBy,
+    flows.map(({ flow }) => flow.id),
+    flows.map(({ flow }) => flow.body.name),
+    flows.map(({ flow: { body } }) => body.businessType ?? (body.businessKey === undefined ? null : '')),
+    flows.map(({ flow }) => flow.body.businessKey ?? null),
+    flows.map(({ flow }) => flow.body.onFailure),
+    flows.map(({ flow }) => tagsOf(flow) ?? null),
+    flows.map(({ flow }) => flow.createdBy),
+    steps.map(({ flow }) => flow.id),
     pick(({ step }) => step),
     pick(({ kind }) => kind),
     pick(({ name }) => name),
@@ -239,19 +279,26 @@ function columnsOf(
     pick(({ task }) => task.priority),
     pick(({ task }) => task.maxAttempts),
     pick(({ task }) => Buffer.from(task.input)),
-    pick(({ task }) => task.concurrencyKey ?? null),
-    pick(({ task }) => task.rateKey ?? null),
+    some(({ planned }) => planned.task.concurrencyKey),
+    some(({ planned }) => planned.task.rateKey),
     pick(({ waitsFor }) => waitsFor),
     pick(({ next }) => `{${next.join(',')}}`),
     pick(({ level }) => level),
-    pick(({ onFailure }) => onFailure ?? null),
-    pick(({ undoOf }) => undoOf ?? null),
-    pick(({ delayMs }) => delayMs ?? null),
-    pick(({ signal }) => signal?.name ?? null),
-    pick(({ signal }) => signal?.timeoutMs ?? null),
-    pick(({ template }) => (template === undefined ? null : arrayLiteral(template.pieces))),
-    pick(({ template }) => (template === undefined ? null : JSON.stringify(template.refs))),
-    pick(({ kind, task }) => (kind === 'step' ? null : JSON.stringify(task))),
-    steps.map(({ startsNow }) => startsNow),
+    some(({ planned }) => planned.onFailure),
+    some(({ planned }) => planned.undoOf),
+    some(({ planned }) => planned.delayMs),
+    some(({ planned }) => planned.signal?.name),
+    some(({ planned }) => planned.signal?.timeoutMs),
+    some(({ planned: { template } }) => (template === undefined ? undefined : arrayLiteral(template.pieces))),
+    some(({ planned: { template } }) => (template === undefined ? undefined : JSON.stringify(template.refs))),
+    some(({ planned: { kind, task } }) => (kind === 'step' ? undefined : JSON.stringify(task))),
+    steps.map(({ begins }) => begins ?? null),
+    steps.map(({ flow }) => flow.createdBy),
+    some(({ flow }) => flow.body.businessKey),
+    some(({ flow }) => tagsOf(flow)),
   ];
+}
+
+function tagsOf({ body: { tags = [] } }: PlannedFlow): string | undefined {
+  return tags.length === 0 ? undefined : arrayLiteral(tags);
 }

@@ -56,12 +56,21 @@ export function readTemplate(
     return { kind: 'scalar', text: HOLE };
   };
 
+  if (!refersTo(node)) return { template: { pieces: [renderTree(node, limits)], refs }, faults };
   const pieces = renderTree(walk(node, field), limits).split(HOLE);
   return { template: { pieces, refs }, faults };
 }
 
+/** True where there is a reference anywhere in it. */
+function refersTo(node: JsonNode): boolean {
+  if (node.kind === 'scalar') return false;
+  if (node.kind === 'list') return node.items.some((item) => refersTo(item));
+  return kindOf(node) !== undefined || [...node.members.values()].some((member) => refersTo(member));
+}
+
 function kindOf({ members }: JsonObject): keyof typeof MEMBERS | undefined {
-  return (Object.keys(MEMBERS) as (keyof typeof MEMBERS)[]).find((name) => members.has(name));
+  if (members.has('$result')) return '$result';
+  return members.has('$signal') ? '$signal' : undefined;
 }
 
 function readReference(node: JsonObject, kind: keyof typeof MEMBERS, field: string): Reference | TemplateFault {

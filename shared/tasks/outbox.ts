@@ -123,17 +123,21 @@ export class Inviter implements Part {
   async #invite(row: OutboxRow): Promise<boolean> {
     const failed: string[] = [];
     let failure: unknown;
-    await Promise.all(
-      row.invitations.map(async (invitation) => {
-        try {
-          await this.#deps.publish(invitation);
-        } catch (thrown) {
-          failed.push(invitation.taskId);
-          failure = thrown;
-          if (isWarrenError(thrown, 'unroutable')) this.#deps.onQueueMissing(invitation.queue);
-        }
-      }),
-    );
+    const publish = async (invitation: Invitation): Promise<void> => {
+      try {
+        await this.#deps.publish(invitation);
+      } catch (thrown) {
+        failed.push(invitation.taskId);
+        failure = thrown;
+        if (isWarrenError(thrown, 'unroutable')) this.#deps.onQueueMissing(invitation.queue);
+      }
+    };
+    // The first steps of a large flow are one row: all of it at once would find the publisher's buffer full.
+    for (let at = 0; at < row.invitations.length; at += this.#options.maxInFlight) {
+      await Promise.all(
+        row.invitations.slice(at, at + this.#options.maxInFlight).map(async (each) => await publish(each)),
+      );
+    }
     try {
       if (failed.length === 0) {
         this.#failuresInRow = 0;

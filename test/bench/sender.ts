@@ -7,9 +7,9 @@ import { Agent, request } from 'node:http';
 /** Posts JSON and gives the status. */
 export type Send = (path: string, body: unknown) => Promise<number>;
 
-/** Makes a sender for one server. Rejects where nobody answers. */
-export function createSender(base: string): Send & { readonly close: () => void } {
-  const agent = new Agent({ keepAlive: true, maxSockets: 64 });
+/** Makes a sender for one server, over so many connections. Rejects where nobody answers. */
+export function createSender(base: string, maxSockets = 64): Send & { readonly close: () => void } {
+  const agent = new Agent({ keepAlive: true, maxSockets });
   const send = async (path: string, body: unknown): Promise<number> =>
     await new Promise((resolve, reject) => {
       const text = Buffer.from(JSON.stringify(body));

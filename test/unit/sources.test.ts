@@ -171,7 +171,7 @@ test('what accepts a task, ends it or lets it live again counts that in the ledg
   const isCause = /\binsert into tasks\b|\bupdate tasks\b[^;]*?\bfinished_at = /;
   const causes = statements.filter(({ text }) => isCause.test(text));
   expect(causes.map(({ name }) => name).toSorted()).toEqual([
-    'accept_flow',
+    'accept_flows',
     'accept_tasks',
     'cancel_tasks',
     'dispatch_due',

@@ -13,7 +13,7 @@ import { isUuid, newId } from '../../../shared/tasks/ids.ts';
 import { sliceMember } from '../../../shared/tasks/json.ts';
 import type { SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
 import type { TypeCatalog } from '../../../shared/tasks/type-catalog.ts';
-import { endFlow, findFlow, findFlows, sendSignal, startFlow } from '../flows.ts';
+import { endFlow, findFlow, findFlows, FlowStarter, sendSignal } from '../flows.ts';
 import type { FlowsDeps } from '../flows.ts';
 import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
 import {
@@ -68,6 +68,7 @@ export function registerFlowRoutes(app: App, deps: FlowRoutesDeps): void {
 
 function addStart(app: App, deps: FlowRoutesDeps): void {
   const { catalog, flowBytes, limits, metrics } = deps;
+  const starter = new FlowStarter(deps);
   const schema = {
     summary: 'Start a flow: tasks that wait for each other',
     body: rawBody(flowBody),
@@ -97,7 +98,7 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
     void reply.type(JSON_TYPE);
     if (body.dryRun) return await reply.code(200).send(JSON.stringify(planOf(plan.steps)));
     if (deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
-    const started = await startFlow(deps, id, { body, steps: plan.steps, createdBy: request.actor.name });
+    const started = await starter.start({ id, body, steps: plan.steps, createdBy: request.actor.name });
     void reply.header('location', `/v1/flows/${started.id}`);
     if (started.kind === 'existing') {
       metrics.submissionsRepeated.add(1, 'http', 'business key');
