@@ -3,18 +3,20 @@ import type { Command } from 'commander';
 import { FLOW_STATES } from '../shared/flows/flow-state.ts';
 import { readTree, renderTree } from '../shared/tasks/json-tree.ts';
 import { pathStep } from './api.ts';
-import type { ApiAnswer } from './api.ts';
+import type { ApiAnswer, ApiClient } from './api.ts';
 import { usageError } from './cli-error.ts';
+import { confirm } from './confirm.ts';
 import type { Act, CommandContext } from './context.ts';
 import { escapeText } from './escape.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { hasFlowEnded, renderFlow, renderFlowStanding, renderFlows, renderGraph } from './flow-view.ts';
 import { addPaging, fetchListing, printListing } from './pages.ts';
 import type { PagingOptions } from './pages.ts';
-import { choiceOf } from './parse.ts';
+import { choiceOf, oneOf } from './parse.ts';
 import { readJsonFile } from './submission.ts';
 import { addWait } from './task.ts';
 import { numberAt, textAt, viewsAt } from './view.ts';
+import type { View } from './view.ts';
 import { waitForEnd } from './wait.ts';
 import type { Waitable } from './wait.ts';
 
@@ -28,12 +30,26 @@ interface StartOptions extends WaitOptions {
   readonly dryRun?: true;
 }
 
+interface RetryOptions {
+  readonly from?: string;
+  readonly name?: string;
+  readonly businessType?: string;
+  readonly state?: readonly string[];
+  readonly all?: true;
+  readonly reason?: string;
+  readonly dryRun?: true;
+  readonly yes?: true;
+}
+
 interface ListOptions extends PagingOptions {
   readonly name?: string;
   readonly state?: string;
   readonly businessType?: string;
   readonly businessKey?: string;
 }
+
+/** Ends after which a flow can go on. */
+const RETRYABLE = ['failed', 'partial', 'cancelled'] as const;
 
 const FLOW: Waitable = {
   noun: 'flow',
@@ -53,6 +69,7 @@ export function addFlowCommands(program: Command, act: Act): void {
   addShow(flow, act);
   addList(flow, act);
   addSignal(flow, act);
+  addRetry(flow, act);
   addCancel(flow, act);
 }
 
@@ -182,6 +199,80 @@ Examples:
         context.print(answer.value['duplicate'] === true ? 'It came before; that one counts.\n' : 'Told.\n');
       }),
     );
+}
+
+function addRetry(flow: Command, act: Act): void {
+  flow
+    .command('retry')
+    .description('have a flow that has ended go on, or all that failed: what failed or was cancelled is made anew')
+    .argument('[id]', 'id of the flow')
+    .option('--from <step>', 'with an id: this step and all after it are made anew, whatever became of them')
+    .option('--name <name>', 'without an id: all flows of this name that failed')
+    .option('--business-type <type>', 'without an id: all about things of this kind that failed')
+    .option('--state <state>', 'those that ended so; may be given more than once (default: failed)', oneOf(RETRYABLE))
+    .option('--all', 'without an id: yes, all that failed are meant')
+    .option('--reason <text>', 'why; kept with the flow')
+    .option('--dry-run', 'only say how many there are')
+    .option('--yes', 'do not ask')
+    .addHelpText(
+      'after',
+      `
+Steps that succeeded stay as they are. The open dead letters of steps that are made anew are closed. To run the very task again, replay its
+dead letter instead: \`warren dead replay\` moves its flow on as well.
+
+Examples:
+  warren flow retry 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70 --reason 'the mail provider is back'
+  warren flow retry 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70 --from notify
+  warren flow retry --name coupon --reason 'the mail provider is back' --dry-run`,
+    )
+    .action(
+      act<RetryOptions>(async (context, options, id) => {
+        const api = await context.taskApi();
+        if (id === undefined) return await retryMany(context, api, options);
+        const { from, reason } = options;
+        const answer = await api.post(`/v1/flows/${pathStep(id)}/retry`, JSON.stringify({ from, reason }));
+        context.printJson(answer.bytes);
+        context.print(`${numberAt(answer.value, 'tasks') ?? 0} tasks made anew.\n`);
+        context.remark(`\`warren flow show ${escapeText(id)} --wait\` follows it.\n`);
+      }),
+    );
+}
+
+async function retryMany(context: CommandContext, api: ApiClient, options: RetryOptions): Promise<void> {
+  const { from, name, businessType, state: states, reason, dryRun, all, yes } = options;
+  if (from !== undefined) throw usageError('Give an id with --from.');
+  if (name === undefined && businessType === undefined && all !== true) {
+    throw usageError('Give an id, or say which flows: --name, --business-type, or --all.');
+  }
+  if (reason === undefined) throw usageError('Give --reason: it is kept with each flow.');
+  const send = async (isDryRun: boolean): Promise<View> => {
+    const total = { dryRun: isDryRun, flows: 0, tasks: 0, skipped: 0 };
+    for (let cursor: string | undefined; ;) {
+      const { value } = await api.post(
+        '/v1/flows/retry',
+        JSON.stringify({ name, businessType, states, reason, dryRun: isDryRun, cursor }),
+      );
+      for (const each of ['flows', 'tasks', 'skipped'] as const) total[each] += numberAt(value, each) ?? 0;
+      cursor = textAt(value, 'nextCursor');
+      if (cursor === undefined) return total;
+      context.remark(`${total.flows} flows so far …\n`);
+    }
+  };
+  if (dryRun === true || yes !== true) {
+    const found = await send(true);
+    const flows = numberAt(found, 'flows') ?? 0;
+    if (dryRun === true) {
+      context.printJson(found);
+      context.print(`${flows} flows would go on.\n`);
+      return;
+    }
+    if (!(await confirm(context, `Have ${flows} flows go on?`, false))) return;
+  }
+  const done = await send(false);
+  context.printJson(done);
+  context.print(
+    `${numberAt(done, 'flows') ?? 0} flows go on with ${numberAt(done, 'tasks') ?? 0} tasks, ${numberAt(done, 'skipped') ?? 0} skipped.\n`,
+  );
 }
 
 function addCancel(flow: Command, act: Act): void {

@@ -65,7 +65,7 @@ export const readFlowSteps = statement<[flowId: string]>()({
     select s.kind, s.name, bool_or(s.member is not null) as is_group, t.state::text as state, count(*)::int4 as tasks, min(s.step) as first_step,
            max(s.level) as level, (array_agg(s.task_id))[1] as task_id, min(t.type) as type, max(t.attempt) as attempt, min(s.waits_for) as waits_for,
            min(s.on_failure) as on_failure, min(s.signal) as signal, bool_or(g.name is not null) as is_signalled, min(s.why) as why,
-           min(t.started_at) as started_at, max(t.finished_at) as finished_at, (array_agg(d.id))[1] as dead_letter_id
+           (array_agg(s.earlier::text))[1]::uuid[] as earlier, min(t.started_at) as started_at, max(t.finished_at) as finished_at, (array_agg(d.id))[1] as dead_letter_id
       from flow_steps s
       left join lateral ${oneById(sql`*`, sql`s.task_id`)} t on true
       left join flow_signals g on g.flow_id = s.flow_id and g.name = s.signal
@@ -91,6 +91,7 @@ export const readFlowSteps = statement<[flowId: string]>()({
     signal: 'text?',
     is_signalled: 'bool?',
     why: 'text?',
+    earlier: 'uuid[]?',
     started_at: 'timestamptz?',
     finished_at: 'timestamptz?',
     dead_letter_id: 'uuid?',

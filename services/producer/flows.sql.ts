@@ -162,14 +162,19 @@ export const acceptFlows = statement<
   },
 });
 
-/** A signal for a flow; see `signal_flow`. No row where there is no such flow, or it has ended. */
+/** A signal for a flow; see `signal_flow`. No row where there is no such flow, or it has ended without that. */
 export const signalFlow = statement<[flowId: string, name: string, data: Buffer, sender: string]>()({
   name: 'signal_flow',
   text: sql`
     select s.is_new, s.task_id as id, s.type, s.queue, s.priority, s.generation, s.outbox_id
       from flows f
       cross join lateral signal_flow(f.id, $2::text, $3::bytea, $4::text) s
-     where f.id = $1::uuid and f.finished_at is null`,
+     where f.id = $1::uuid and f.finished_at is null
+    union all
+    select false, null, null, null, null, null, null
+      from flow_signals g
+      join flows f on f.id = g.flow_id
+     where g.flow_id = $1::uuid and g.name = $2::text and f.finished_at is not null`,
   columns: {
     is_new: 'bool?',
     id: 'uuid?',
@@ -186,6 +191,25 @@ export const expireFlowTimers = statement<[limit: number]>()({
   name: 'expire_flow_timers',
   text: sql`select expire_flow_timers($1::int4) as expired`,
   columns: { expired: 'int4?' },
+});
+
+/** Has a flow that has ended go on; see `retry_flow`. Writes a line of the audit where it does anything. */
+export const retryFlow = statement<
+  [id: string, fromStep: string | null, actor: string, role: string, address: string | null, reason: string | null]
+>()({
+  name: 'retry_flow',
+  text: sql`
+    with retried as (
+      select retry_flow($1::uuid, $2::text, $3::text, $6::text) as made
+    ), audited as (
+      insert into audit (id, actor, role, address, action, target, detail)
+      select uuid_v7(), $3::text, $4::text, $5::text, 'flow.retry', $1::uuid::text,
+             jsonb_strip_nulls(jsonb_build_object('reason', $6::text, 'from', $2::text, 'tasks', made))
+        from retried
+       where made > 0
+    )
+    select made from retried`,
+  columns: { made: 'int4?' },
 });
 
 /** Cancels a flow; see `cancel_flow`. Writes a line of the audit where it does anything. */

@@ -12,7 +12,15 @@ import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
 import { cancelEach } from './cancel.ts';
-import { acceptFlows, cancelFlow, findFlowKey, inheritFlowKey, signalFlow, takeFlowKey } from './flows.sql.ts';
+import {
+  acceptFlows,
+  cancelFlow,
+  findFlowKey,
+  inheritFlowKey,
+  retryFlow,
+  signalFlow,
+  takeFlowKey,
+} from './flows.sql.ts';
 import { listFlows, readFlow, readFlowEdges, readFlowResults, readFlowSteps } from './flows-read.sql.ts';
 import type { flowColumns } from './flows-read.sql.ts';
 
@@ -47,6 +55,11 @@ const LARGE = 200;
 /** Times that the holder of a business key may vanish while it is asked for. */
 const MOST_ROUNDS = 10;
 const CANCEL_CHUNK = 500;
+/** Milliseconds after which a retry of many answers, with what is done until then. */
+const RETRY_WITHIN_MS = 5_000;
+const RETRY_PAGE = 200;
+/** What `retry_flow` says where another flow holds the business key. */
+const KEY_IS_HELD = -1;
 
 /** Starts planned flows, those that come at once together. */
 export class FlowStarter {
@@ -189,6 +202,14 @@ export async function findFlows(
   return await run(db, listFlows, below, limit, name ?? null, state ?? null, businessType ?? null, businessKey ?? null);
 }
 
+/** Who has flows go on, why, and from where. */
+export interface RetryOrder {
+  readonly actor: Actor;
+  readonly reason: string | undefined;
+  /** A step that is made anew with all that comes after it. */
+  readonly from?: string | undefined;
+}
+
 /** Tells a flow of a signal. Throws `flow-not-found`, `flow-finished`, and as `Queryable.query`. False: that came before. */
 export async function sendSignal(
   { db, invite }: FlowsDeps,
@@ -217,6 +238,72 @@ export async function endFlow(
   if (underWay === undefined && flow.cancelled_by === null)
     throw new WarrenError('flow-finished', { flowId: id, state: flow.state });
   return flow;
+}
+
+/** Has a flow that has ended go on; gives the tasks that were made. Throws `flow-not-found`, `flow-not-retryable`, `unique-conflict`, and as `Queryable.query`. */
+export async function retryOne(db: Transactional, id: string, order: RetryOrder): Promise<number> {
+  const made = await sendRetry(db, id, order);
+  if (made === KEY_IS_HELD) {
+    throw new WarrenError('unique-conflict', {
+      field: 'businessKey',
+      reason: 'another flow is about it by now',
+      flowId: id,
+    });
+  }
+  if (made !== undefined) return made;
+  const [flow] = await run(db, readFlow, id);
+  if (flow === undefined) throw new WarrenError('flow-not-found', { flowId: id });
+  throw new WarrenError('flow-not-retryable', { flowId: id, state: flow.state, phase: flow.phase });
+}
+
+/** Retries flows below an id, newest first, until the time is over. Throws as `Queryable.query`. */
+export async function retryMany(
+  db: Transactional,
+  { states, ...filter }: Omit<FlowFilter, 'state'> & { readonly states: readonly string[] },
+  {
+    order,
+    below,
+    isDryRun,
+  }: { readonly order: RetryOrder; readonly below: string | undefined; readonly isDryRun: boolean },
+): Promise<{
+  readonly flows: number;
+  readonly tasks: number;
+  readonly skipped: number;
+  readonly next: string | undefined;
+}> {
+  const { clock } = db.deps;
+  const untilMs = clock.monotonicMs() + RETRY_WITHIN_MS;
+  const done = { flows: 0, tasks: 0, skipped: 0 };
+  let last = below;
+  for (;;) {
+    const rows = await findFlows(db, filter, { limit: RETRY_PAGE, below: last });
+    for (const { id, state } of rows) {
+      last = id;
+      if (!states.includes(state)) continue;
+      const made = isDryRun ? 1 : await sendRetry(db, id, order);
+      if (made === undefined || made <= 0) done.skipped += 1;
+      else {
+        done.flows += 1;
+        done.tasks += isDryRun ? 0 : made;
+      }
+      if (clock.monotonicMs() > untilMs) return { ...done, next: last };
+    }
+    if (rows.length < RETRY_PAGE) return { ...done, next: undefined };
+    if (clock.monotonicMs() > untilMs) return { ...done, next: last };
+  }
+}
+
+async function sendRetry(
+  db: Transactional,
+  id: string,
+  { actor, reason, from }: RetryOrder,
+): Promise<number | undefined> {
+  const [row] = await retryConflicts(
+    db,
+    async () =>
+      await run(db, retryFlow, id, from ?? null, actor.name, actor.role, actor.address ?? null, reason ?? null),
+  );
+  return row?.made ?? undefined;
 }
 
 async function refuseEnded(db: Queryable, id: string): Promise<never> {

@@ -57,7 +57,9 @@ create function refuse_change() returns trigger language plpgsql; -- source md5 
 create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
-create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 78a72e0693a5e97895bbeb576823189d
+create function remake_steps(of_flow uuid, picked integer[]) returns void language plpgsql; -- source md5 9dbb6172c372b6ebbb95283d1dc8d1cd
+create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 9850f229516278f099f652beaa8df349
+create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 559cb11c2b0e4cb42e561a6ee78fc6d9
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
 create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b
@@ -337,6 +339,7 @@ create table flow_steps with (fillfactor=60);
   refs jsonb
   spec jsonb
   why text
+  earlier uuid[] not null default '{}'::uuid[]
   constraint flow_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'undo'::text, 'failure'::text])))
   constraint flow_steps_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'ignore'::text])))
   constraint flow_steps_pkey PRIMARY KEY (flow_id, step)

@@ -56,7 +56,8 @@ test('a flow is checked, started, followed, drawn, signalled, listed and cancell
   expect(shown).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/6 of 6 tasks ended/) });
   expect(shown.stdout).toMatch(/└ count +succeeded +flow\.step +after create, notify/);
   expect(shown.stdout).toMatch(/└ many +2 succeeded/);
-  expect((await run('signal', id, 'approved')).exitCode).not.toBe(0);
+  expect((await run('signal', id, 'approved')).stdout).toBe('It came before; that one counts.\n');
+  expect((await run('signal', id, 'other')).exitCode).not.toBe(0);
   expect((await run('list', '--state', 'succeeded', '--business-key', 'user-123')).stdout).toMatch(/coupon +succeeded/);
 
   await writeFile(
@@ -76,6 +77,20 @@ test('a flow is checked, started, followed, drawn, signalled, listed and cancell
     exitCode: 0,
     stdout: 'cancelled, 2 of 2 tasks ended, 1 of them failed\n',
   });
+  expect(await run('retry', slow)).toMatchObject({ exitCode: 0, stdout: '2 tasks made anew.\n' });
+  expect((await run('cancel', slow)).exitCode).toBe(0);
+  expect(await run('retry', '--state', 'cancelled', '--reason', 'x')).toMatchObject({
+    exitCode: 2,
+    stderr: expect.stringContaining('--all'),
+  });
+  expect(await run('retry', '--all', '--state', 'cancelled', '--reason', 'x', '--dry-run')).toMatchObject({
+    stdout: '1 flows would go on.\n',
+  });
+  expect(await run('retry', '--name', 'slow', '--state', 'cancelled', '--reason', 'x', '--yes')).toMatchObject({
+    exitCode: 0,
+    stdout: '1 flows go on with 2 tasks, 0 skipped.\n',
+  });
+  expect((await run('cancel', slow, '--reason', 'not wanted')).exitCode).toBe(0);
   expect(await run('show', slow, '--wait')).toMatchObject({
     exitCode: 1,
     stdout: expect.stringMatching(/because +not wanted/),

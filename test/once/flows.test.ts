@@ -289,7 +289,8 @@ test('a step waits for its signal, once by each name, and expires where that doe
   const first = sent.findIndex(({ body }) => body['duplicate'] === false);
   expect(sent.filter(({ body }) => body['duplicate'] === false)).toHaveLength(1);
   expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded', result: { by: first } });
-  expect((await call(url, 'POST', `/v1/flows/${id}/signals/ok`, {})).status).toBe(409);
+  expect((await call(url, 'POST', `/v1/flows/${id}/signals/ok`, {})).body).toMatchObject({ duplicate: true });
+  expect((await call(url, 'POST', `/v1/flows/${id}/signals/other`, {})).status).toBe(409);
 
   // Sent before the step is reached; and never.
   const early = await start(fleet, { steps });
@@ -378,3 +379,87 @@ test('limits and fair turns count by the input that results made', async () => {
   });
   expect(rows).toEqual([{ concurrency_key: 'ann' }]);
 }, 120_000);
+
+test('a group of ten thousand is joined, its invitations are all taken at once, and its results that are too many are left out', async () => {
+  await using fleet = await openFleet({ tasks: ['steps'], workers: 2, queues: 'default:200' });
+  const id = await start(fleet, {
+    steps: {
+      many: { type: 'flow.step', inputs: Array.from({ length: 10_000 }, (_each, n) => ({ give: n })) },
+      sum: { type: 'flow.step', input: { give: { all: { $result: 'many' } } } },
+      large: { type: 'flow.step', inputs: Array.from({ length: 30 }, () => ({ give: 'x'.repeat(40_000) })) },
+      left: { type: 'flow.step', input: { all: { $result: 'large' } } },
+    },
+  });
+  expect(await ended(fleet, id, 90_000)).toMatchObject({ state: 'succeeded', steps: { total: 10_032, open: 0 } });
+  const { all } = (await resultOf(fleet, id, 'sum')) as { readonly all: readonly number[] };
+  expect(all).toEqual(Array.from({ length: 10_000 }, (_each, n) => n));
+  expect(await resultOf(fleet, id, 'left')).toEqual({ all: { $omitted: 'results', bytes: 30 * 40_003 + 1 } });
+  expect((await get(fleet, id)).graph[0]).toMatchObject({ name: 'many', states: { succeeded: 10_000 } });
+  // One row of the outbox: what did not fit into the publisher's buffer would have waited for the sweeper.
+  expect(fleet.producer().logged('invitations not confirmed')).toEqual([]);
+}, 150_000);
+
+test('a flow that failed is retried: what failed or was cancelled is made anew, and from a step all that comes after it', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const { journal } = fleet;
+  const retry = async (id: string, body: Json = {}): Promise<Json & { status: number }> => {
+    const answer = await call(url, 'POST', `/v1/flows/${id}/retry`, body);
+    return { status: answer.status, ...answer.body };
+  };
+  // The first two attempts of a task fail; a task that is made anew begins with its first attempt.
+  const id = await start(fleet, {
+    businessKey: 'one',
+    steps: {
+      a: { type: 'flow.step', input: { journal, name: 'a' } },
+      b: { type: 'flow.step', after: ['a'], input: { failures: 2 } },
+      c: { type: 'flow.step', after: ['b'], signal: { name: 'go' } },
+    },
+  });
+  expect(await retry(id)).toMatchObject({ status: 409, type: expect.stringContaining('flow-not-retryable') });
+  expect((await call(url, 'POST', `/v1/flows/${id}/signals/go`, {})).status).toBe(200);
+  const failed = await ended(fleet, id);
+  expect(statesOf(failed)).toEqual({ a: 'succeeded', b: 'dead', c: 'cancelled' });
+  const { taskId: dead, deadLetterId } = failed.graph[1] as Step;
+  expect(await retry(id, { from: 'nowhere' })).toMatchObject({ status: 400, field: 'from' });
+  expect(await retry(id, { reason: 'once more' })).toMatchObject({ status: 200, tasks: 2 });
+  const again = await ended(fleet, id);
+  expect(statesOf(again)).toEqual({ a: 'succeeded', b: 'dead', c: 'cancelled' });
+  expect(again.graph[1]).toMatchObject({ earlierTaskIds: [dead], taskId: expect.not.stringMatching(dead) });
+  // The letter of before is closed: its task has been replaced.
+  const handler = fleet.deadLetterHandler().url;
+  expect((await call(handler, 'GET', `/v1/dead-letters/${deadLetterId}`)).body).toMatchObject({
+    state: 'discarded',
+    closeReason: 'its step was made anew: once more',
+  });
+  expect(await replay(fleet, deadLetterId)).toBe(409);
+
+  // Its input is mended while it waits, as that of any task.
+  expect(await retry(id, { from: 'a' })).toMatchObject({ status: 200, tasks: 3 });
+  expect(
+    fleet.entries().filter(({ note, event }) => note === 'a' && event === 'started').length,
+  ).toBeGreaterThanOrEqual(1);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'failed', steps: { total: 3, open: 0, failed: 1 } });
+  expect(fleet.entries().filter(({ note, event }) => note === 'a' && event === 'started')).toHaveLength(2);
+  expect(await replay(fleet, (await stepOf(fleet, id, 'b')).deadLetterId)).toBe(200);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded', steps: { failed: 0 } });
+
+  // Another flow is about the same thing by now.
+  const first = await start(fleet, { businessKey: 'two', steps: { a: { type: 'flow.step', input: { failures: 2 } } } });
+  await ended(fleet, first);
+  const second = await start(fleet, { businessKey: 'two', steps: { a: { type: 'flow.step' } } });
+  await ended(fleet, second);
+  expect(await retry(first)).toMatchObject({ status: 409, type: expect.stringContaining('unique-conflict') });
+
+  // Many.
+  for (let n = 0; n < 5; n += 1)
+    await start(fleet, { name: 'lot', steps: { a: { type: 'flow.step', input: { failures: 2 } } } });
+  await fleet.ended();
+  const many = async (body: Json): Promise<Json> =>
+    (await call(url, 'POST', '/v1/flows/retry', { name: 'lot', reason: 'all', ...body })).body;
+  expect(await many({ dryRun: true })).toEqual({ dryRun: true, flows: 5, tasks: 0, skipped: 0 });
+  expect(await many({})).toEqual({ dryRun: false, flows: 5, tasks: 5, skipped: 0 });
+  await fleet.ended();
+  const books = await fleet.books();
+  expect(books['accepted']).toBe(books['succeeded'] + books['dead'] + books['dropped']);
+}, 150_000);

@@ -69,6 +69,7 @@ function stepOf(
     attempt: first.attempt,
     startedAt: first.started_at?.toISOString(),
     finishedAt: first.finished_at?.toISOString(),
+    earlierTaskIds: first.earlier?.length === 0 ? null : first.earlier,
     deadLetterId: first.dead_letter_id,
     why: first.why,
   });

@@ -4,7 +4,7 @@ import { WarrenError } from '../../../shared/errors/warren-error.ts';
 import { planFlow } from '../../../shared/flows/plan-flow.ts';
 import type { FlowPlan } from '../../../shared/flows/plan-flow.ts';
 import { parseBody, rawBody } from '../../../shared/http/body.ts';
-import { decodeCursor, pageOf } from '../../../shared/http/paging.ts';
+import { decodeCursor, encodeCursor, pageOf } from '../../../shared/http/paging.ts';
 import { requireRole } from '../../../shared/http/server.ts';
 import type { App } from '../../../shared/http/server.ts';
 import type { Logger } from '../../../shared/observability/log.ts';
@@ -13,7 +13,7 @@ import { isUuid, newId } from '../../../shared/tasks/ids.ts';
 import { sliceMember } from '../../../shared/tasks/json.ts';
 import type { SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
 import type { TypeCatalog } from '../../../shared/tasks/type-catalog.ts';
-import { endFlow, findFlow, findFlows, FlowStarter, sendSignal } from '../flows.ts';
+import { endFlow, findFlow, findFlows, FlowStarter, retryMany, retryOne, sendSignal } from '../flows.ts';
 import type { FlowsDeps } from '../flows.ts';
 import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
 import {
@@ -24,6 +24,10 @@ import {
   flowParams,
   flowPlan,
   listedFlow,
+  retryAnswer,
+  retryFlowBody,
+  retryManyAnswer,
+  retryManyBody,
   signalAnswer,
   signalBody,
   signalParams,
@@ -51,6 +55,8 @@ const NO_BODY = Buffer.from('{}');
 /** Levels of a body around an input: the flow, its steps, one of them, the list of its inputs. */
 const LEVELS_AROUND = 4;
 
+const flowCursor = z.string().refine((key) => isUuid(key));
+
 /** The body may be absent. */
 const preValidation = async (request: { body: unknown }): Promise<void> => {
   request.body ??= { raw: NO_BODY };
@@ -64,6 +70,8 @@ export function registerFlowRoutes(app: App, deps: FlowRoutesDeps): void {
   addList(app, deps);
   addCancel(app, deps);
   addSignal(app, deps);
+  addRetry(app, deps);
+  addRetryMany(app, deps);
 }
 
 function addStart(app: App, deps: FlowRoutesDeps): void {
@@ -137,10 +145,7 @@ function addList(app: App, { db }: FlowRoutesDeps): void {
   };
   app.get('/v1/flows', { ...requireRole('viewer'), schema }, async (request, reply) => {
     const { limit, cursor, ...asked } = request.query;
-    const below = decodeCursor(
-      cursor,
-      z.string().refine((key) => isUuid(key)),
-    );
+    const below = decodeCursor(cursor, flowCursor);
     const rows = await findFlows(db, asked, { limit: limit + 1, below });
     const { items, nextCursor } = pageOf(rows, limit, ({ id }) => id);
     const page = { items: items.map((row) => listedFlowOf(row)), ...(nextCursor === undefined ? {} : { nextCursor }) };
@@ -185,4 +190,51 @@ function addSignal(app: App, deps: FlowRoutesDeps): void {
     deps.log.info('signal for a flow', { flowId: id, signal: name, actor: request.actor.name, isNew });
     return await reply.type(JSON_TYPE).send(JSON.stringify({ id, signal: name, duplicate: !isNew }));
   });
+}
+
+function addRetry(app: App, { db, log }: FlowRoutesDeps): void {
+  const schema = {
+    summary: 'Have a flow that has ended go on: what failed or was cancelled is made anew',
+    params: flowParams,
+    body: rawBody(retryFlowBody),
+    response: documented({ 200: retryAnswer, '4xx': problem }),
+  };
+  const options = { ...requireRole('operator'), bodyLimit: CANCEL_BYTES, schema, preValidation };
+  app.post('/v1/flows/:id/retry', options, async (request, reply) => {
+    const id = idOf(request.params.id);
+    const { from, reason } = parseBody(request.body, retryFlowBody, { maxBytes: CANCEL_BYTES, maxDepth: 2 }).value;
+    if (from !== undefined) await refuseUnknownStep(db, id, from);
+    const tasks = await retryOne(db, id, { actor: request.actor, reason, from });
+    log.info('flow retried', { flowId: id, actor: request.actor.name, tasks });
+    return await reply.type(JSON_TYPE).send(JSON.stringify({ id, tasks }));
+  });
+}
+
+async function refuseUnknownStep(db: FlowRoutesDeps['db'], id: string, from: string): Promise<void> {
+  const found = await findFlow(db, id);
+  if (found === undefined) throw new WarrenError('flow-not-found', { flowId: id });
+  if (found.steps.some(({ kind, name }) => kind === 'step' && name === from)) return;
+  throw new WarrenError('field-invalid', { field: 'from', reason: 'names no step of this flow' });
+}
+
+function addRetryMany(app: App, { db, log }: FlowRoutesDeps): void {
+  const schema = {
+    summary: 'Have all flows go on that ended so; send the same again with `nextCursor` where it gives one',
+    body: rawBody(retryManyBody),
+    response: documented({ 200: retryManyAnswer, '4xx': problem }),
+  };
+  app.post(
+    '/v1/flows/retry',
+    { ...requireRole('operator'), bodyLimit: CANCEL_BYTES, schema },
+    async (request, reply) => {
+      const body = parseBody(request.body, retryManyBody, { maxBytes: CANCEL_BYTES, maxDepth: 3 }).value;
+      const { cursor, dryRun, reason, ...filter } = body;
+      const below = decodeCursor(cursor, flowCursor);
+      const order = { actor: request.actor, reason };
+      const { next, ...done } = await retryMany(db, filter, { order, below, isDryRun: dryRun });
+      if (!dryRun) log.info('flows retried', { actor: request.actor.name, ...done });
+      const more = next === undefined ? {} : { nextCursor: encodeCursor(next) };
+      return await reply.type(JSON_TYPE).send(JSON.stringify({ dryRun, ...done, ...more }));
+    },
+  );
 }

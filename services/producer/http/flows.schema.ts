@@ -54,6 +54,10 @@ export const flowStep = z.object({
   attempt: z.int().min(0).optional(),
   startedAt: instant.optional(),
   finishedAt: instant.optional(),
+  earlierTaskIds: z
+    .array(z.uuid())
+    .optional()
+    .describe('Tasks that it was before the flow was retried, or a dead step before it replayed.'),
   deadLetterId: z.uuid().optional(),
   why: z.string().optional().describe('Why the flow cancelled it.'),
   states: z.record(z.string(), z.int()).optional().describe('Of a group: how many of its tasks are in which state.'),
@@ -107,6 +111,43 @@ export const flowParams = z.object({ id: z.string().describe('Id of the flow.') 
 
 /** Body of a cancel. */
 export const cancelFlowBody = z.strictObject({ reason: reasonText.optional().describe('Why, for the record.') });
+
+/** Body of a retry. */
+export const retryFlowBody = z.strictObject({
+  from: z
+    .string()
+    .max(100)
+    .optional()
+    .describe('A step: it and all that comes after it are made anew as well, whatever became of them.'),
+  reason: reasonText.optional().describe('Why, for the record.'),
+});
+
+/** Answer to a retry. */
+export const retryAnswer = z.object({ id: z.uuid(), tasks: z.int().min(0).describe('Tasks that were made anew.') });
+
+const retried = { name: z.string().max(100).optional(), businessType: z.string().max(100).optional() };
+
+/** Body of a retry of many. */
+export const retryManyBody = z.strictObject({
+  ...retried,
+  states: z
+    .array(z.enum(['failed', 'partial', 'cancelled']))
+    .min(1)
+    .default(['failed'])
+    .describe('Flows that ended so.'),
+  reason: reasonText.describe('Why, for the record.'),
+  dryRun: z.boolean().default(false).describe('True: only say how many there are.'),
+  cursor: z.string().max(1_024).optional().describe('From `nextCursor`: the same retry goes on.'),
+});
+
+/** Answer to a retry of many. */
+export const retryManyAnswer = z.object({
+  dryRun: z.boolean(),
+  flows: z.int().min(0).describe('Flows that go on; in a dry run those that would.'),
+  tasks: z.int().min(0),
+  skipped: z.int().min(0).describe('Flows that could not: what they did is undone, or somebody was faster.'),
+  nextCursor: z.string().optional().describe('There may be more: send the same again with it.'),
+});
 
 /** Id and signal in the path. */
 export const signalParams = flowParams.extend({
