@@ -57,6 +57,7 @@ export function renderTask(answer: ApiAnswer, { io, paint }: CommandContext): st
         ['publisher', textAt(task, 'publisher')],
         ['correlation id', textAt(task, 'correlationId')],
         ['dead letter', textAt(task, 'deadLetterId')],
+        ['flow', flowOf(viewAt(task, 'flow'))],
         ['error', errorCell(lastErrorOf(task))],
         ['input', json('input')],
         ['whole input', renderFile(task, 'inputFile')],
@@ -181,4 +182,11 @@ function renderFailures(task: View): string | undefined {
 function renderRunTime(view: View): string | undefined {
   const ms = Date.parse(textAt(view, 'finishedAt') ?? '') - Date.parse(textAt(view, 'startedAt') ?? '');
   return Number.isNaN(ms) || ms < 0 ? undefined : renderDuration(ms);
+}
+
+function flowOf(flow: View | undefined): string | undefined {
+  if (flow === undefined) return undefined;
+  const step = textAt(flow, 'step');
+  const why = textAt(flow, 'why');
+  return `${textAt(flow, 'id') ?? ''}${step === undefined ? '' : `, step ${step}`}${why === undefined ? '' : ` (${why})`}`;
 }

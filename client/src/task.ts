@@ -76,6 +76,8 @@ export interface Task<Result = unknown> {
   };
   readonly cancelRequestedAt?: string;
   readonly deadLetterId?: string;
+  /** The flow that it is a step of; `why`: why that cancelled it. */
+  readonly flow?: { readonly id: string; readonly step?: string; readonly why?: string };
   readonly attempts: readonly Attempt[];
   /** As it was sent; with an `inputFile` an outline of it. */
   readonly input: Readonly<Record<string, unknown>>;

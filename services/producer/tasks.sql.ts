@@ -42,7 +42,8 @@ export const readTask = statement<[id: string]>()({
            c.requested_at as cancel_requested_at, d.id as dead_letter_id,
            f.id as result_file_id, f.name as result_file_name, f.content_type as result_file_type,
            f.bytes as result_file_bytes, f.sha256 as result_file_sha256,
-           n.id as input_file, n.bytes as input_file_bytes, n.sha256 as input_file_sha256
+           n.id as input_file, n.bytes as input_file_bytes, n.sha256 as input_file_sha256, t.flow_id, s.name as step_name,
+           case when s.task_id = t.id then s.why end as step_why
       from tasks t
       left join progress p on p.task_id = t.id and p.attempt = t.attempt and t.state = 'running'
       left join cancel_requests c on c.task_id = t.id and t.state = 'running'
@@ -50,6 +51,7 @@ export const readTask = statement<[id: string]>()({
       left join files f on f.task_id = t.id and f.attempt = t.attempt and f.kind = 'result' and t.state = 'succeeded'
                        and f.stored_at is not null and f.doomed_at is null
       left join files n on n.id = t.input_file and n.doomed_at is null
+      left join flow_steps s on s.flow_id = t.flow_id and s.step = t.flow_step
      where t.id = $1::uuid`,
   columns: {
     ...listedColumns,
@@ -70,6 +72,9 @@ export const readTask = statement<[id: string]>()({
     input_file: 'uuid?',
     input_file_bytes: 'int8?',
     input_file_sha256: 'bytea?',
+    flow_id: 'uuid?',
+    step_name: 'text?',
+    step_why: 'text?',
   },
 });
 

@@ -57,8 +57,6 @@ test('500 flows of 15 steps, a worker killed at each boundary between steps: eve
             where s.name = 'last' group by 1`,
   });
   expect(last).toEqual([{ result: '{"all":[0,1,2,3,4,5,6],"n":1}', tasks: FLOWS, flows: FLOWS }]);
-  const { rows: counters } = await database.query({ text: `select distinct waits_for from flow_steps` });
-  expect(counters).toEqual([{ waits_for: 0 }]);
   // Workers were lost with work in their hands, or nothing was shown.
   expect((await fleet.attempts()).filter(({ outcome }) => outcome === 'lost').length).toBeGreaterThan(0);
 }, 300_000);

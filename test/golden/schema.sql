@@ -10,11 +10,11 @@ create function cancel_flow(of_flow uuid, by_actor text, why text) returns uuid[
 create function close_phase(of_flow uuid) returns integer[] language plpgsql; -- source md5 71cb08f1e3ae93d73d56a5c4929d50d3
 create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
-create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 99fd9fea838bcdc9a7d35dce1d2ea9b0
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 1b1d90dd0e1c9397937f8f0d66aa0e2f
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
-create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 558fbab14736f041d63576713b47ce3c
+create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 606136c59f57a26a8397e6f11b070a29
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
 create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 aa314406acdac50acfab164be71e9900
 create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 121a5b3842169771cfa1338c2e7d006b
@@ -59,7 +59,7 @@ create function refuse_unknown_members(value jsonb, known text[], prefix text, w
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
 create function remake_steps(of_flow uuid, picked integer[]) returns void language plpgsql; -- source md5 9dbb6172c372b6ebbb95283d1dc8d1cd
 create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 9850f229516278f099f652beaa8df349
-create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 559cb11c2b0e4cb42e561a6ee78fc6d9
+create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 c298606a0872ebe67a6b8988a3f09c92
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
 create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b
@@ -76,7 +76,7 @@ create function strict_word_similarity_op(text, text) returns boolean language c
 create function switch_lifecycle_events(is_on boolean) returns boolean language plpgsql; -- source md5 d97c1da361113f6a976f8da76dbd122f
 create function task_hour(id uuid) returns integer language sql; -- source md5 b6713342e74f19ec947f55622eb12c76
 create function turn_key(queue text, input bytea) returns text language plpgsql; -- source md5 13f4bd8d2447cbbdc69e3753d680e5ac
-create function unblock_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 27c92decd8edf18ac05fa914116507d3
+create function unblock_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 76a9bd6228b82cc2fde243eda02ac923
 create function unguard_default_partition() returns void language plpgsql; -- source md5 20d09637623b60e69b3acb5b7df04ed2
 create function uuid_v7() returns uuid language sql; -- source md5 9bd290949ffd22c04a6664ec3c6c4e98
 create function word_similarity(text, text) returns real language c; -- source md5 1000076619664645ae70e7e908f13ed3

@@ -130,6 +130,8 @@ test('a step that dies stops its flow; its replay makes what was cancelled anew,
   });
   const { deadLetterId, taskId } = failed.graph[0] as Step;
   expect(failed.graph[1]).toMatchObject({ why: 'a is dead' });
+  const { body: cancelled } = await call(fleet.producer().url, 'GET', `/v1/tasks/${String(failed.graph[1]?.taskId)}`);
+  expect(cancelled).toMatchObject({ state: 'cancelled', flow: { id, step: 'b', why: 'a is dead' } });
   expect(await resultOf(fleet, id, 'failureStep')).toEqual({
     flowId: id,
     name: 'test',

@@ -23,7 +23,11 @@ export function renderTask(task: WholeTaskRow, attempts: readonly AttemptRow[], 
       ...withoutNull({ progress: progressOf(task), ...outlook }),
       ...inputFileOf(task),
       ...resultFileOf(task),
-      ...withoutNull({ cancelRequestedAt: task.cancel_requested_at, deadLetterId: task.dead_letter_id }),
+      ...withoutNull({
+        cancelRequestedAt: task.cancel_requested_at,
+        deadLetterId: task.dead_letter_id,
+        flow: flowOf(task),
+      }),
       attempts: attempts.map((attempt) => attemptOf(attempt)),
     },
     { input: task.input, result: task.result ?? undefined },
@@ -139,4 +143,9 @@ export function attemptOf(row: AttemptRow): Record<string, unknown> {
     codeVersion: row.code_version === '' ? null : row.code_version,
     error: Object.keys(error).length === 0 ? null : error,
   });
+}
+
+/** The flow that it is a step of. */
+function flowOf({ flow_id: id, step_name: step, step_why: why }: WholeTaskRow): Record<string, unknown> | undefined {
+  return id === null ? undefined : withoutNull({ id, step, why });
 }

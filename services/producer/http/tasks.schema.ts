@@ -96,6 +96,14 @@ export const wholeTask = listedTask.extend({
     .describe('While it runs: when the attempt may end. Absent where nothing is known of it. An estimate.'),
   cancelRequestedAt: instant.optional(),
   deadLetterId: id.optional().describe('The open dead letter of a dead task.'),
+  flow: z
+    .object({
+      id,
+      step: z.string().optional(),
+      why: z.string().optional().describe('Why the flow cancelled it.'),
+    })
+    .optional()
+    .describe('The flow that it is a step of.'),
   attempts: z.array(attempt).describe('Attempts that did not succeed, oldest first; the last 200.'),
   input: z
     .record(z.string(), z.unknown())

@@ -3,6 +3,9 @@
 --
 -- An older worker would end a step and leave its flow standing.
 --
+-- What is joined to rows that a function made is looked up by itself (`offset 0`), and its key is said again, so that Postgres takes it for few: a
+-- session plans once, and where a table was counted when it was small, a join would walk it for ever.
+--
 -- Order of locks: tasks that are not blocked, then their flows in id order, then what those flows have blocked. So whoever wants a blocked
 -- task of a flow locks the flow first.
 
@@ -43,7 +46,8 @@ create table flow_keys (
 );
 
 -- A step: the task that it is, what waits for it, and what its input is made of.
---   waits_for  steps that have not succeeded, and one for a signal that has not come; a join is this counter
+--   waits_for  steps that have not succeeded, and one for a signal that has not come; a join is this counter. Left as it was by what lets
+--              the step start
 --   level      steps on the longest way to it; what is undone is undone from the deepest level up
 --   pieces     texts of the input around its references, one more than there are `refs`; null: the input is as it was given
 --   spec       kinds undo and failure: the task that is made when it comes to that
@@ -204,6 +208,7 @@ begin
       cross join lateral (
         select * from tasks where id = r.task_id and state = 'blocked' for no key update offset 0
       ) t
+     where t.id = r.task_id and t.state = 'blocked'
   ), judged as (
     select l.*, case when l.delay_ms > 0 then l.now + l.delay_ms * interval '1 ms' end as run_at,
            case when l.is_fair then coalesce(turn_key(l.queue, l.input), '') end as turn,
@@ -382,13 +387,12 @@ declare
   closing     uuid;
   starting    integer[];
 begin
-  -- Locks them as well, in the order in which they are joined.
+  -- Locks them as well, in the order of their ids, in which the index gives them.
   with counted as (
     update flows f
-       set steps_open = f.steps_open - e.n, started_at = coalesce(f.started_at, clock_timestamp()),
+       set steps_open = f.steps_open - cardinality(array_positions(of_flows, f.id)), started_at = coalesce(f.started_at, clock_timestamp()),
            state = case f.state when 'pending' then 'running' else f.state end
-      from (select flow_id, count(*) as n from unnest(of_flows) as u (flow_id) group by flow_id order by flow_id) e
-     where f.id = e.flow_id
+     where f.id = any(of_flows)
     returning f.id, f.steps_open
   )
   select coalesce(array_agg(c.id order by c.id) filter (where c.steps_open = 0), '{}') into closing_flows from counted c;
@@ -399,8 +403,8 @@ begin
       select f.id, count(*) as n, bool_or(coalesce(s.on_failure, f.on_failure) <> 'continue') as stops,
              array_agg(s.step) as steps, (array_agg(s.name || ' is ' || e.state order by s.step))[1] as because
         from unnest(of_flows, of_steps, of_states) as e (flow_id, step, state)
-        join flow_steps s on s.flow_id = e.flow_id and s.step = e.step
-        join flows f on f.id = e.flow_id
+        cross join lateral (select * from flow_steps w where w.flow_id = e.flow_id and w.step = e.step offset 0) s
+        cross join lateral (select * from flows w where w.id = e.flow_id offset 0) f
        where e.state <> 'succeeded' and s.kind = 'step' and coalesce(s.on_failure, '') <> 'ignore'
        group by f.id
        order by f.id
@@ -422,17 +426,22 @@ begin
       cross join unnest(s.next) as n (step)
      where e.state = 'succeeded' or s.on_failure = 'ignore'
      group by e.flow_id, n.step
+  ), reached as (
+    select k.flow_id, k.step, k.task_id, k.waits_for - a.n as waits_for, k.signal, k.signal_ms,
+           k.pieces is null and k.delay_ms is null and (select is_plain from usual) as is_plain
+      from arrived a
+      cross join lateral (select * from flow_steps w where w.flow_id = a.flow_id and w.step = a.step offset 0) k
+     where k.flow_id = a.flow_id and k.step = a.step
   ), lowered as (
+    -- but for those that may start now: nobody asks for their counter any more
     update flow_steps s
-       set waits_for = s.waits_for - a.n
-      from (select * from arrived order by flow_id, step) a
-     where s.flow_id = a.flow_id and s.step = a.step
-    returning s.flow_id, s.step, s.task_id, s.waits_for, s.signal, s.signal_ms,
-              s.pieces is null and s.delay_ms is null and (select is_plain from usual) as is_plain
+       set waits_for = l.waits_for
+      from (select * from reached where waits_for > 0 order by flow_id, step) l
+     where s.flow_id = l.flow_id and s.step = l.step
   ), timed as (
     insert into flow_timers (flow_id, step, at)
     select l.flow_id, l.step, clock_timestamp() + l.signal_ms * interval '1 ms'
-      from lowered l
+      from reached l
      where l.waits_for = 1 and l.signal_ms is not null
        and not exists (select from flow_signals g where g.flow_id = l.flow_id and g.name = l.signal)
      order by l.flow_id, l.step
@@ -441,7 +450,7 @@ begin
   select array_agg(l.flow_id) filter (where not l.is_plain), array_agg(l.step) filter (where not l.is_plain),
          array_agg(l.task_id) filter (where l.is_plain)
     into ready_flows, ready_steps, plain
-    from lowered l
+    from reached l
    where l.waits_for = 0;
 
   foreach closing in array closing_flows loop
@@ -449,7 +458,7 @@ begin
     ready_flows := coalesce(ready_flows, '{}') || array_fill(closing, array[cardinality(starting)]);
     ready_steps := coalesce(ready_steps, '{}') || starting;
   end loop;
-  return query select * from unblock_steps(coalesce(ready_flows, '{}'), coalesce(ready_steps, '{}'), swept_in);
+  if ready_flows is not null then return query select * from unblock_steps(ready_flows, ready_steps, swept_in); end if;
   if plain is null then return; end if;
   -- As unblock_steps does, of tasks of which there is nothing to be found out: half of what this costs a chain.
   return query
@@ -513,13 +522,15 @@ begin
   select array_agg(p.flow_id), array_agg(p.step) into of_flows, of_steps
     from unnest(of_flows, of_steps) as p (flow_id, step) where p.flow_id = any(free);
   if of_flows is null then return 0; end if;
-  delete from flow_timers m using unnest(of_flows, of_steps) as p (flow_id, step) where m.flow_id = p.flow_id and m.step = p.step;
+  delete from flow_timers m
+   using unnest(of_flows, of_steps) as p (flow_id, step)
+   where m.flow_id = p.flow_id and m.step = p.step and m.flow_id = any(of_flows);
   with gone as (
     update tasks t
        set state = 'expired', generation = t.generation + 1, finished_at = clock_timestamp()
      where t.id = any(array(
              select s.task_id from unnest(of_flows, of_steps) as p (flow_id, step)
-               join flow_steps s on s.flow_id = p.flow_id and s.step = p.step))
+               cross join lateral (select * from flow_steps w where w.flow_id = p.flow_id and w.step = p.step offset 0) s))
        and t.state = 'blocked'
     returning t.id, t.type, t.flow_id, t.flow_step
   )
@@ -685,16 +696,16 @@ begin
     from (
       select t.id
         from tasks t
-        join flow_steps s on s.flow_id = t.flow_id and s.step = t.flow_step
-        join flows f on f.id = t.flow_id
+        cross join lateral (select * from flow_steps w where w.flow_id = t.flow_id and w.step = t.flow_step offset 0) s
+        cross join lateral (select * from flows w where w.id = t.flow_id offset 0) f
        where t.id = any(of_tasks) and s.kind = 'step'
          and (f.phase = 'undo' or f.cancelled_by is not null or s.on_failure = 'ignore' or s.task_id <> t.id)
     ) left_behind
-   where t.id = left_behind.id;
+   where t.id = left_behind.id and t.id = any(of_tasks);
   for one in
     select t.flow_id as id, count(*) as n, count(*) filter (where s.kind = 'step') as steps
       from tasks t
-      join flow_steps s on s.flow_id = t.flow_id and s.step = t.flow_step
+      cross join lateral (select * from flow_steps w where w.flow_id = t.flow_id and w.step = t.flow_step offset 0) s
      where t.id = any(of_tasks)
      group by t.flow_id
      order by t.flow_id

@@ -1,0 +1,98 @@
+/**
+ * What moves flows on looks at the rows that it is about, whatever Postgres believed of the sizes of tables when the session planned: the
+ * statements of functions keep their plans as those of services do, and no `explain` shows them from outside.
+ */
+import { expect, test } from '@jest/globals';
+import { openDatabase } from '../support/database.ts';
+import { openClient } from '../support/pg-client.ts';
+import { SERVICE_PLANS } from '../support/task-api.ts';
+
+type Client = Awaited<ReturnType<typeof openClient>>;
+
+/** Chains of ten, the first step of each pending. */
+const addFlows = (count: number): string => `
+  with flow as (
+    insert into flows (id, name, on_failure, steps_total, steps_open)
+    select uuid_v7(), 'chain', case n % 2 when 0 then 'stop' else 'continue' end, 10, 10 from generate_series(1, ${count}) n
+    returning id
+  ), task as (
+    insert into tasks (id, state, max_attempts, priority, type, queue, input, flow_id, flow_step)
+    select uuid_v7(), case when s = 0 then 'pending' else 'blocked' end::task_state, 3, 4, 'bench.noop', 'default', '{}', f.id, s
+      from flow f cross join generate_series(0, 9) s
+    returning id, flow_id, flow_step
+  )
+  insert into flow_steps (flow_id, step, name, task_id, waits_for, next, level, pieces, refs)
+  select flow_id, flow_step, 's' || flow_step, id, (flow_step > 0)::int4, case when flow_step < 9 then array[flow_step + 1] else '{}' end,
+         flow_step, case when flow_step = 2 then array['{"x":', '}'] end, case when flow_step = 2 then '[{"step": 0}]'::jsonb end
+    from task`;
+
+/** Ends a step of the newest flows. */
+const endNewest = async (client: Client, count: number, step: number, state: string): Promise<void> => {
+  await client.query(
+    `select count(*)
+       from (select array_agg(id) as ids from (select id from flows where finished_at is null order by id desc limit $1::int4) f) f
+       cross join lateral end_steps(f.ids, array_fill($2::int4, array[$1::int4]), array_fill($3::text, array[$1::int4])) e`,
+    [count, step, state],
+  );
+};
+
+const moveOn = async (client: Client, count: number): Promise<void> => {
+  for (const step of [0, 1, 2]) await endNewest(client, count, step, 'succeeded');
+  await client.query(
+    `update tasks set state = 'dead', finished_at = now()
+      where id in (select s.task_id from flow_steps s join (select id from flows where finished_at is null order by id desc limit ${count}) f on f.id = s.flow_id where s.step = 3)`,
+  );
+  await endNewest(client, count, 3, 'dead');
+  await client.query(
+    `select revive_steps(array(
+       select s.task_id from flow_steps s join (select id from flows order by id desc limit ${count}) f on f.id = s.flow_id where s.step = 3))`,
+  );
+};
+
+test.each([1, 3, 30])(
+  'a session that planned where there were %d flows walks no table beside three thousand',
+  async (before) => {
+    await using opened = await openDatabase();
+    await using client = await openClient(opened.url);
+    await client.query('set search_path = warren');
+    for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
+    await client.query('set plan_cache_mode = force_generic_plan');
+    await client.query(addFlows(before));
+    await client.query('analyze flows, flow_steps, tasks');
+    await moveOn(client, 1);
+
+    await client.query(addFlows(3_000));
+    const plans: string[] = [];
+    client.on('notice', ({ message = '' }) => void plans.push(message));
+    await client.query(`load 'auto_explain'`);
+    for (const setting of [
+      'log_min_duration = 0',
+      'log_nested_statements = on',
+      'log_analyze = on',
+      'log_level = notice',
+    ]) {
+      await client.query(`set auto_explain.${setting}`);
+    }
+    await endNewest(client, 40, 0, 'succeeded');
+    await endNewest(client, 40, 1, 'succeeded');
+    await endNewest(client, 40, 2, 'dead');
+    const nested = plans.filter((plan) => /waits_for - a\.n|flow_input|steps_open - cardinality/.test(plan));
+    expect(nested.length).toBeGreaterThan(5);
+    // Forty flows have four hundred steps.
+    const walks = plans
+      .filter((plan) => !plan.includes('order by id desc limit'))
+      .flatMap((plan) =>
+        plan
+          .split('\n')
+          .filter(
+            (line) =>
+              Math.max(
+                0,
+                ...[...line.matchAll(/(?:rows=|Filter: )(\d+)(?= loops| *$)/g)].map(([, rows]) => Number(rows)),
+              ) > 1_000,
+          ),
+      );
+    expect(walks).toEqual([]);
+  },
+  60_000,
+);
