@@ -6,6 +6,8 @@ import type { HttpOptions } from './http-transport.ts';
 import { renderInput } from './input.ts';
 import { membersOf, renderBody } from './options.ts';
 import type { CallOptions, EnqueueOptions, SubmissionOptions } from './options.ts';
+import { FlowClient } from './flow-client.ts';
+import { quoteKey } from './quote-key.ts';
 import { hasEnded, resultOf } from './task.ts';
 import type { Task } from './task.ts';
 import { nameOf } from './task-type.ts';
@@ -64,10 +66,13 @@ const BATCH_CHARACTERS = 2_097_152;
 export class HttpClient {
   readonly #deps: ClientDeps;
   readonly #transport: HttpTransport;
+  /** Flows. */
+  readonly flows: FlowClient;
 
   constructor(deps: ClientDeps, options: HttpOptions) {
     this.#deps = deps;
     this.#transport = new HttpTransport(deps, options);
+    this.flows = new FlowClient(deps, this.#transport);
   }
 
   /**
@@ -249,18 +254,6 @@ function batchesOf(bodies: readonly string[]): string[][] {
     }
   }
   return batches;
-}
-
-/** A structured field's string (RFC 8941). */
-function quoteKey(key: string): string {
-  if (!/^[\x20-\x7e]{1,240}$/.test(key)) {
-    throw new InputRefusedError(
-      'idempotencyKey',
-      'must be 1 to 240 printable ASCII characters',
-      'idempotency-key-invalid',
-    );
-  }
-  return `"${key.replaceAll(/["\\]/g, String.raw`\$&`)}"`;
 }
 
 function isFinished(thrown: unknown): boolean {

@@ -8,6 +8,8 @@ import { InputRefusedError } from './errors.ts';
 const DEEPEST = 64;
 /** Integers from here on JavaScript writes with an exponent, which the services take. */
 const WRITTEN_WITH_EXPONENT = 1e21;
+/** Under which a reference to a result says what it is in JSON. */
+export const STANDS_FOR: unique symbol = Symbol('stands for');
 const PLAIN_KEY = /^[A-Za-z_$][\w$]*$/;
 
 /** JSON text of an input, which must be an object. Throws `InputRefusedError` with the path of what cannot be sent. */
@@ -55,6 +57,8 @@ function renderNumber(value: number, path: string): string {
 }
 
 function renderObject(value: object, path: string, above: readonly object[]): string {
+  const standsFor = (value as { readonly [STANDS_FOR]?: unknown })[STANDS_FOR];
+  if (standsFor !== undefined) return JSON.stringify(standsFor);
   if (above.includes(value)) throw new InputRefusedError(path, 'refers to what it is in');
   if (above.length >= DEEPEST)
     throw new InputRefusedError(path, `nests deeper than ${DEEPEST} levels`, 'body-too-deep');

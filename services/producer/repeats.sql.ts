@@ -67,15 +67,26 @@ export const findIdempotencyKeys = statement<[actors: readonly string[], keys: r
   },
 });
 
-/** Takes an idempotency key for a request as a whole; nothing where it is taken. */
-export const takeIdempotencyKey = statement<[actor: string, key: string, digest: Buffer]>()({
+/** Takes an idempotency key for a request as a whole, which became `taskId`, a task or a flow; nothing where it is taken. */
+export const takeIdempotencyKey = statement<
+  [actor: string, key: string, digest: Buffer, taskId: string, became: string]
+>()({
   name: 'take_idempotency_key',
   text: sql`
     insert into idempotency_keys (actor, key, task_id, digest, became)
-    values ($1::text, $2::text, '00000000-0000-0000-0000-000000000000', $3::bytea, 'batch')
+    values ($1::text, $2::text, $4::uuid, $3::bytea, $5::text)
     on conflict do nothing
     returning key`,
   columns: { key: 'text' },
+});
+
+/** Says of an idempotency key that its request was answered with what was there before it. */
+export const moveIdempotencyKey = statement<[actor: string, key: string, taskId: string]>()({
+  name: 'move_idempotency_key',
+  text: sql`
+    update idempotency_keys set task_id = $3::uuid, became = 'existing' where actor = $1::text and key = $2::text
+    returning task_id`,
+  columns: { task_id: 'uuid' },
 });
 
 /** Forgets one idempotency key whose seven days are over, so that it may be used again. */

@@ -64,15 +64,32 @@ export async function claimBatchKey(
   actor: string,
   { key, digest }: NonNullable<Submission['idempotency']>,
 ): Promise<void> {
-  while ((await run(db, takeIdempotencyKey, actor, key, digest)).length === 0) {
+  await takeWholeKey(db, actor, { key, digest }, { id: NO_TASK, became: 'batch' });
+}
+
+/**
+ * Takes the Idempotency-Key of a request as a whole for what it becomes; gives what it became earlier, where this body has it already.
+ * Throws `idempotency-key-reused`, and as `Queryable.query`.
+ */
+export async function takeWholeKey(
+  db: Queryable,
+  actor: string,
+  { key, digest }: NonNullable<Submission['idempotency']>,
+  becomes: { readonly id: string; readonly became: 'batch' | 'accepted' },
+): Promise<string | undefined> {
+  while ((await run(db, takeIdempotencyKey, actor, key, digest, becomes.id, becomes.became)).length === 0) {
     const [earlier] = await run(db, findIdempotencyKeys, [actor], [key]);
     if (earlier?.is_past === true) await forget(db, earlier);
     else if (earlier !== undefined) {
-      if (earlier.digest.equals(digest)) return;
+      if (earlier.digest.equals(digest)) return earlier.task_id;
       throw new WarrenError('idempotency-key-reused', { field: 'Idempotency-Key' });
     }
   }
+  return undefined;
 }
+
+/** Stands for the task of a key that is of many. */
+const NO_TASK = '00000000-0000-0000-0000-000000000000';
 
 /** A text for a message id in its scope. */
 export function messageKeyOf(publisher: string, type: string, messageId: string): string {

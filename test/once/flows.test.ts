@@ -1,9 +1,11 @@
 /** Flows through real processes: each step starts when what it waits for has ended, with what that gave. */
 import { expect, test } from '@jest/globals';
+import { createClient, defineFlow } from '../../client/src/client.ts';
 import { call } from '../../scripts/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
+import { step } from '../support/tasks/steps.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 type Step = Json & {
@@ -465,3 +467,48 @@ test('a flow that failed is retried: what failed or was cancelled is made anew, 
   const books = await fleet.books();
   expect(books['accepted']).toBe(books['succeeded'] + books['dead'] + books['dropped']);
 }, 150_000);
+
+test('a service starts typed flows by the client, each once however often it is sent', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const client = createClient({ url });
+  const flow = defineFlow('typed', (steps, { n }: { n: number }) => {
+    const first = steps.step('first', step, { give: { n } });
+    steps.step(
+      'second',
+      'flow.step',
+      { got: first.result, by: steps.signal<{ by: string }>('ok').by },
+      { signal: { name: 'ok' } },
+    );
+  });
+  const idempotencyKey = 'the-same';
+  const started = await Promise.all(
+    Array.from({ length: 10 }, async () => await client.flows.start(flow, { n: 5 }, { idempotencyKey })),
+  );
+  expect(new Set(started.map(({ id }) => id)).size).toBe(1);
+  const id = started[0]?.id ?? '';
+  await expect(client.flows.start(flow, { n: 6 }, { idempotencyKey })).rejects.toMatchObject({
+    code: 'idempotency-key-reused',
+  });
+  await expect(client.flows.ended(id, { timeoutMs: 100 })).rejects.toMatchObject({ code: 'wait-timeout' });
+  expect(await client.flows.signal(id, 'ok', { by: 'ann' })).toBe(true);
+  expect(await client.flows.signal(id, 'ok', { by: 'bob' })).toBe(false);
+  expect(await client.flows.ended(id)).toMatchObject({ state: 'succeeded', result: { got: { n: 5 }, by: 'ann' } });
+
+  // Under a business key the first answer stays the answer of its key, also when the flow has failed and made room.
+  const fails = defineFlow('fails', (steps) => void steps.step('only', step, { failures: 2 }));
+  const once = await client.flows.start(fails, {}, { businessKey: 'k', idempotencyKey: 'one' });
+  const other = await client.flows.start(fails, {}, { businessKey: 'k', idempotencyKey: 'two' });
+  expect(other).toEqual({ id: once.id, duplicate: true });
+  expect(await client.flows.ended(once.id)).toMatchObject({ state: 'failed' });
+  expect(await client.flows.start(fails, {}, { businessKey: 'k', idempotencyKey: 'one' })).toMatchObject({
+    id: once.id,
+  });
+  expect(await client.flows.start(fails, {}, { businessKey: 'k', idempotencyKey: 'two' })).toMatchObject({
+    id: once.id,
+  });
+  const next = await client.flows.start(fails, {}, { businessKey: 'k' });
+  expect(next).toMatchObject({ id: expect.not.stringMatching(once.id), duplicate: false });
+  expect(await client.flows.ended(next.id)).toMatchObject({ state: 'failed' });
+  await expect(client.flows.cancel(next.id)).rejects.toMatchObject({ code: 'flow-finished' });
+}, 120_000);

@@ -13,7 +13,8 @@ import { isUuid, newId } from '../../../shared/tasks/ids.ts';
 import { sliceMember } from '../../../shared/tasks/json.ts';
 import type { SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
 import type { TypeCatalog } from '../../../shared/tasks/type-catalog.ts';
-import { endFlow, findFlow, findFlows, FlowStarter, retryMany, retryOne, sendSignal } from '../flows.ts';
+import { FlowStarter } from '../flow-starter.ts';
+import { endFlow, findFlow, findFlows, retryMany, retryOne, sendSignal } from '../flows.ts';
 import type { FlowsDeps } from '../flows.ts';
 import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
 import {
@@ -34,7 +35,9 @@ import {
   startedFlow,
   wholeFlow,
 } from './flows.schema.ts';
+import { IdempotencyKeys, REPLAYED_HEADER } from './idempotency.ts';
 import { idOf } from './ids.ts';
+import { submitHeaders } from './submit-headers.ts';
 import { documented, problem } from './tasks.schema.ts';
 
 /** What the routes need. */
@@ -77,8 +80,10 @@ export function registerFlowRoutes(app: App, deps: FlowRoutesDeps): void {
 function addStart(app: App, deps: FlowRoutesDeps): void {
   const { catalog, flowBytes, limits, metrics } = deps;
   const starter = new FlowStarter(deps);
+  const keys = new IdempotencyKeys();
   const schema = {
     summary: 'Start a flow: tasks that wait for each other',
+    headers: submitHeaders,
     body: rawBody(flowBody),
     response: documented({ 200: z.union([flowPlan, startedFlow]), 202: startedFlow, '4xx': problem, 503: problem }),
   };
@@ -106,13 +111,33 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
     void reply.type(JSON_TYPE);
     if (body.dryRun) return await reply.code(200).send(JSON.stringify(planOf(plan.steps)));
     if (deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
-    const started = await starter.start({ id, body, steps: plan.steps, createdBy: request.actor.name });
+    const createdBy = request.actor.name;
+    const header = request.headers['idempotency-key'];
+    const { steps } = plan;
+    const started = await keys.guard(
+      { actor: createdBy, header, body: raw },
+      async (idempotency) => await starter.start({ id, body, steps, createdBy, idempotency }),
+    );
     void reply.header('location', `/v1/flows/${started.id}`);
     if (started.kind === 'existing') {
-      metrics.submissionsRepeated.add(1, 'http', 'business key');
+      const { isReplayed } = started;
+      metrics.submissionsRepeated.add(1, 'http', isReplayed ? 'idempotency key' : 'business key');
+      if (isReplayed) void reply.header(REPLAYED_HEADER, 'true');
       const found = await findFlow(deps.db, started.id);
-      const { name, state } = found?.flow ?? { name: body.name, state: 'pending' };
-      return await reply.code(200).send(JSON.stringify({ id: started.id, name, state, duplicate: true }));
+      const {
+        name,
+        state,
+        created_at: createdAt,
+      } = found?.flow ?? { name: body.name, state: 'pending', created_at: undefined };
+      const about = {
+        id: started.id,
+        name,
+        state,
+        ...(createdAt === undefined ? {} : { createdAt: createdAt.toISOString() }),
+      };
+      return await reply
+        .code(isReplayed ? 202 : 200)
+        .send(JSON.stringify(isReplayed ? about : { ...about, duplicate: true }));
     }
     for (const { kind, task } of plan.steps) if (kind === 'step') metrics.tasksAccepted.add(1, task.type, 'flow');
     const { state, createdAt } = started;

@@ -30,6 +30,7 @@ import type { WaitDeps } from './prefer.ts';
 import { idOf } from './ids.ts';
 import { acceptItem, acceptSubmission } from './submissions.ts';
 import type { AcceptedSubmission, ExistingTask, SubmissionDeps } from './submissions.ts';
+import { submitHeaders } from './submit-headers.ts';
 import { filterOf } from './task-query.ts';
 import { acceptedTaskOf, listedTaskOf, renderTask, taskTypeOf } from './task-view.ts';
 import {
@@ -59,15 +60,6 @@ export interface TaskRoutesDeps extends SubmissionDeps, WaitDeps, Omit<EditDeps,
   readonly inputs: EditRouteDeps['inputs'];
   readonly catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss' | 'types' | 'queues'>;
 }
-
-const submitHeaders = z.object({
-  'idempotency-key': z
-    .string()
-    .optional()
-    .describe(
-      'The same key with the same body within seven days is answered as the first time, with `Idempotent-Replayed: true`, and makes no second task.',
-    ),
-});
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 const CANCEL_BYTES = 4_096;
