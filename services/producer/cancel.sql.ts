@@ -1,5 +1,6 @@
-/** The statement that cancels. */
+/** The statements that cancel. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
 import {
   cancelWaiting,
   countInLedger,
@@ -9,25 +10,12 @@ import {
 } from '../../shared/tasks/beside.sql.ts';
 
 /**
- * Cancels those of the tasks that wait, and asks the workers of those that run, which are notified at the commit; tasks that have
- * ended are left alone. Each that it does something to has its own line in the audit. Locks the tasks in id order, then their
- * rows of `due`. A row is judged as it is once locked, while the update sees it as it was when the statement began: where the
- * two differ nothing is done, and the caller sends the statement again. Index: tasks primary key.
+ * Cancels the tasks of `target`, the CTEs `before` it included, and asks the workers of those that run, which are notified at the commit. Each
+ * that it does something to has its own line in the audit. A row is judged as it is once locked, while the update sees it as it was when the
+ * statement began: where the two differ nothing is done, and the caller sends the statement again. `others`: rows that are answered as well.
  */
-export const cancelTasks = statement<
-  [ids: readonly string[], actor: string, role: string, detail: string, address: string | null]
->()({
-  name: 'cancel_tasks',
-  text: sql`
-    with flows_first as (
-      -- who moves a flow on holds it and wants what it has blocked
-      select id from flows where id = any(array(select flow_id from tasks where id = any($1::uuid[]))) order by id for no key update
-    ), target as (
-      select id, state, generation, worker
-        from tasks
-       where id = any($1::uuid[]) and (select count(*) from flows_first) >= 0
-       order by id
-         for no key update
+const cancelling = (before: Sql, target: Sql, others: Sql): Sql => sql`
+    with ${before}target as (${target}
     ), cancelled as (${cancelWaiting(sql`target`)}
     ), counted as (${countInLedger(sql`'cancelled'`, sql`cancelled`)}
     ), no_longer_due as (
@@ -50,14 +38,65 @@ export const cancelTasks = statement<
       from target g
      where g.state <> 'running'
     union all
-    select a.task_id, 'running', false, a.requested_at, (select count(*) from told)::int4, 0 from asked a
-     order by 1`,
-  columns: {
-    id: 'uuid',
-    was: 'text',
-    is_cancelled: 'bool?',
-    requested_at: 'timestamptz?',
-    workers_told: 'int4?',
-    steps_freed: 'int4?',
-  },
+    select a.task_id, 'running', false, a.requested_at, (select count(*) from told)::int4, 0 from asked a${others}
+     order by 1`;
+
+const cancelColumns = {
+  id: 'uuid',
+  was: 'text',
+  is_cancelled: 'bool?',
+  requested_at: 'timestamptz?',
+  workers_told: 'int4?',
+  steps_freed: 'int4?',
+} as const;
+
+type CancelParams = [ids: readonly string[], actor: string, role: string, detail: string, address: string | null];
+
+/**
+ * Cancels those of the tasks that wait, and asks for the cancelling of those that run; tasks that have ended are left alone, and so are blocked
+ * steps of flows, answered with an `is_cancelled` of null: those are for `cancelBlockedSteps`. Locks the tasks in id order, then their rows
+ * of `due`, then flows. Index: tasks primary key.
+ */
+export const cancelTasks = statement<CancelParams>()({
+  name: 'cancel_tasks',
+  text: cancelling(
+    sql``,
+    sql`
+      select id, state, generation, worker
+        from tasks
+       where id = any($1::uuid[]) and not (state = 'blocked' and flow_id is not null)
+       order by id
+         for no key update`,
+    sql`
+    union all
+    select id, 'blocked', null, null, null, 0
+      from tasks
+     where id = any($1::uuid[]) and state = 'blocked' and flow_id is not null`,
+  ),
+  columns: cancelColumns,
+});
+
+/**
+ * Cancels those of the tasks that are blocked steps. Locks their flows first, in id order: whoever moves a flow on holds it, and wants what it
+ * has blocked. Index: tasks primary key.
+ */
+export const cancelBlockedSteps = statement<CancelParams>()({
+  name: 'cancel_blocked_steps',
+  text: cancelling(
+    sql`flows_first as (
+      select id
+        from flows
+       where id = any(array(select flow_id from tasks where id = any($1::uuid[]) and state = 'blocked'))
+       order by id
+         for no key update
+    ), `,
+    sql`
+      select id, state, generation, worker
+        from tasks
+       where id = any($1::uuid[]) and state = 'blocked' and (select count(*) from flows_first) >= 0
+       order by id
+         for no key update`,
+    sql``,
+  ),
+  columns: cancelColumns,
 });

@@ -6,7 +6,7 @@ import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import type { Transactional } from '../../shared/postgres/transaction.ts';
 import { isTerminal, TASK_STATES } from '../../shared/tasks/state-machine.ts';
 import type { TaskState } from '../../shared/tasks/state-machine.ts';
-import { cancelTasks } from './cancel.sql.ts';
+import { cancelBlockedSteps, cancelTasks } from './cancel.sql.ts';
 
 /** Who cancels, and why. */
 export interface CancelOrder {
@@ -49,11 +49,17 @@ export async function cancelEach(
   for (let tries = 0; left.length > 0; tries += 1) {
     if (tries === MOST_TRIES) throw new Bug('a task changed its state at every try to cancel it');
     const asked = left;
-    const rows = await retryConflicts(
-      db,
-      async () => await run(db, cancelTasks, asked, actor.name, actor.role, detail, actor.address ?? null),
-    );
-    const changed: string[] = [];
+    const params = [actor.name, actor.role, detail, actor.address ?? null] as const;
+    const first = await retryConflicts(db, async () => await run(db, cancelTasks, asked, ...params));
+    const blocked = first.filter((row) => row.is_cancelled === null).map(({ id }) => id);
+    const steps =
+      blocked.length === 0
+        ? []
+        : await retryConflicts(db, async () => await run(db, cancelBlockedSteps, blocked, ...params));
+    const rows = [...first.filter((row) => row.is_cancelled !== null), ...steps];
+    // A step that was blocked and is so no more: its flow has moved on, or has cancelled it.
+    const stepIds = new Set(steps.map(({ id }) => id));
+    const changed: string[] = blocked.filter((id) => !stepIds.has(id));
     for (const row of rows) {
       const state = TASK_STATES.find((each) => each === row.was);
       if (row.is_cancelled === true) results.set(row.id, { kind: 'cancelled' });

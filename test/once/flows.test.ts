@@ -345,7 +345,7 @@ test('one flow at a time about a thing, under fifty who start it at once; a fail
     name: 'coupon',
     businessType: 'coupon',
     businessKey: 'user-123',
-    steps: { only: { type: 'flow.step', input: { failures: 2, ms: 200 } } },
+    steps: { only: { type: 'flow.step', input: { failures: 2 }, signal: { name: 'all-have-come' } } },
   };
   const answers = await Promise.all(Array.from({ length: 50 }, async () => await call(url, 'POST', '/v1/flows', body)));
   expect(answers.filter(({ status }) => status === 202)).toHaveLength(1);
@@ -353,6 +353,7 @@ test('one flow at a time about a thing, under fifty who start it at once; a fail
   const [id, ...others] = new Set(answers.map(({ body: answer }) => String(answer['id'])));
   expect(others).toEqual([]);
   expect((await call(url, 'POST', '/v1/flows', { ...body, onConflict: 'reject' })).status).toBe(409);
+  expect((await call(url, 'POST', `/v1/flows/${id}/signals/all-have-come`, {})).status).toBe(200);
   expect(await ended(fleet, id ?? '')).toMatchObject({ state: 'failed' });
   const again = await start(fleet, { ...body, steps: { only: { type: 'flow.step' } } });
   expect(again).not.toBe(id);
@@ -512,3 +513,45 @@ test('a service starts typed flows by the client, each once however often it is 
   expect(await client.flows.ended(next.id)).toMatchObject({ state: 'failed' });
   await expect(client.flows.cancel(next.id)).rejects.toMatchObject({ code: 'flow-finished' });
 }, 120_000);
+
+test('whoever cancels steps, waiting and running, never stands in the way of flows that move on', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const steps = Object.fromEntries(
+    Array.from({ length: 12 }, (_each, n) => [
+      `s${n}`,
+      { type: 'flow.step', input: { ms: 5 }, ...(n === 0 ? {} : { after: [`s${n - 1}`] }) },
+    ]),
+  );
+  const ids = await Promise.all(
+    Array.from({ length: 60 }, async () => await start(fleet, { name: 'crossing', onFailure: 'continue', steps })),
+  );
+  const { database } = fleet.database;
+  const before = await deadlocks(database);
+  for (let round = 0; round < 6; round += 1) {
+    const flows = await Promise.all(ids.map(async (id) => await get(fleet, id)));
+    const targets = flows.flatMap(({ graph }) =>
+      graph.filter(({ state }) => ['running', 'pending', 'blocked'].includes(state)).slice(0, 2),
+    );
+    await Promise.all(
+      targets
+        .filter((_each, index) => index % 3 === round % 3)
+        .map(async ({ taskId }) => {
+          const { status } = await call(url, 'POST', `/v1/tasks/${taskId}/cancel`, {});
+          expect([200, 202, 409]).toContain(status);
+        }),
+    );
+  }
+  const books = await fleet.ended(60_000);
+  expect(books['accepted']).toBe(60 * 12);
+  for (const id of ids)
+    expect(await get(fleet, id)).toMatchObject({ steps: { open: 0 }, finishedAt: expect.any(String) });
+  expect(await deadlocks(database)).toBe(before);
+}, 150_000);
+
+const deadlocks = async (database: Fleet['database']['database']): Promise<number> => {
+  const { rows } = await database.query({
+    text: 'select deadlocks::int4 as n from pg_stat_database where datname = current_database()',
+  });
+  return (rows[0] as { readonly n: number }).n;
+};

@@ -173,6 +173,7 @@ test('what accepts a task, ends it or lets it live again counts that in the ledg
   expect(causes.map(({ name }) => name).toSorted()).toEqual([
     'accept_flows',
     'accept_tasks',
+    'cancel_blocked_steps',
     'cancel_tasks',
     'dispatch_due',
     'follow_cancel_requests',
