@@ -65,6 +65,6 @@ export const dumpSchema = statement<[]>()({
         join pg_inherits h on h.inhrelid = r.oid
        where r.relispartition
     )
-    select line from objects order by rank, of_table collate "C", sub collate "C"`,
+    select line from objects order by rank, of_table collate "C", sub collate "C", line collate "C"`,
   columns: { line: 'text?' },
 });

@@ -313,7 +313,7 @@ test('a cancel that waited for an edit of the deadline leaves nothing beside the
     expect(
       await rows(
         db(),
-        `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%cancel_requests%' and datname = current_database()`,
+        `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%cancelled as%' and datname = current_database()`,
       ),
     ).not.toEqual([]),
   );
