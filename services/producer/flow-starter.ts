@@ -1,10 +1,12 @@
 /** Starts flows: their rows, their steps, and a task for each step that is made now. */
+import { toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError } from '../../shared/errors/warren-error.ts';
 import type { FlowBody } from '../../shared/flows/flow-body.ts';
 import type { PlannedStep } from '../../shared/flows/plan-flow.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
 import type { ParamsOf, Queryable } from '../../shared/postgres/statement.ts';
-import { inTransaction, retryConflicts } from '../../shared/postgres/transaction.ts';
+import { runSplitting } from '../../shared/postgres/split.ts';
+import { inTransaction } from '../../shared/postgres/transaction.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
@@ -40,7 +42,7 @@ const MOST_ROUNDS = 10;
 /** Starts planned flows, those that come at once together. */
 export class FlowStarter {
   readonly #deps: FlowsDeps;
-  readonly #batcher: Batcher<PlannedFlow, StartedFlow>;
+  readonly #batcher: Batcher<PlannedFlow, StartedFlow | WarrenError>;
 
   constructor(deps: FlowsDeps) {
     this.#deps = deps;
@@ -54,31 +56,45 @@ export class FlowStarter {
   async start(flow: PlannedFlow): Promise<StartedFlow> {
     const { body, id, idempotency, createdBy } = flow;
     const isSimple = body.businessKey === undefined && idempotency === undefined;
-    if (isSimple && flow.steps.length <= LARGE) return await this.#batcher.add(flow);
+    if (isSimple && flow.steps.length <= LARGE) {
+      const started = await this.#batcher.add(flow);
+      if ('kind' in started) return started;
+      throw started;
+    }
     const { started, holder, isReplayed } = await inTransaction(this.#deps.db, async (tx) => {
       const becomes = { id, became: 'accepted' as const };
       const earlier = idempotency === undefined ? undefined : await takeWholeKey(tx, createdBy, idempotency, becomes);
       if (earlier !== undefined) return { holder: earlier, isReplayed: true };
       const holder = await takeKey(tx, body, id);
       if (holder === id) return { started: await this.#accept(tx, [this.#number(flow)]), holder, isReplayed: false };
+      // Thrown in here, so that the key of a refused request is not kept.
+      if (body.onConflict === 'reject') throw refusal(holder);
       if (idempotency !== undefined) await run(tx, moveIdempotencyKey, createdBy, idempotency.key, holder);
       return { holder, isReplayed: false };
     });
     if (started !== undefined) return started()[0] as StartedFlow;
-    if (body.onConflict === 'reject' && !isReplayed) {
-      throw new WarrenError('unique-conflict', {
-        field: 'businessKey',
-        reason: `is held by flow ${holder}`,
-        flowId: holder,
-      });
-    }
     return { kind: 'existing', id: holder, isReplayed };
   }
 
-  /** Of those that have no key, none is left out. */
-  async #startTogether(batch: readonly PlannedFlow[]): Promise<readonly StartedFlow[]> {
-    const numbered = batch.map((flow) => this.#number(flow));
-    return (await retryConflicts(this.#deps.db, async () => await this.#accept(this.#deps.db, numbered)))();
+  /** Of those that have no key, none is left out; one that Postgres refuses takes no other along. */
+  async #startTogether(batch: readonly PlannedFlow[]): Promise<readonly (StartedFlow | WarrenError)[]> {
+    const { db, log } = this.#deps;
+    return await runSplitting<PlannedFlow, StartedFlow | WarrenError>(
+      db,
+      batch,
+      async (flows) =>
+        (
+          await this.#accept(
+            db,
+            flows.map((flow) => this.#number(flow)),
+          )
+        )(),
+      ({ body }, thrown) => {
+        const err = toError(thrown);
+        log.warn('flow refused by postgres', { flow: body.name, err });
+        return new WarrenError('field-invalid', { field: 'flow', reason: `cannot be stored: ${err.message}` }, err);
+      },
+    );
   }
 
   #number(flow: PlannedFlow): NumberedFlow {
@@ -113,6 +129,14 @@ export class FlowStarter {
       });
     };
   }
+}
+
+function refusal(holder: string): WarrenError {
+  return new WarrenError('unique-conflict', {
+    field: 'businessKey',
+    reason: `is held by flow ${holder}`,
+    flowId: holder,
+  });
 }
 
 function invitationsOf(flows: readonly NumberedFlow[]): OutboxRow['invitations'] {

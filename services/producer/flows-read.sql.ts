@@ -1,5 +1,6 @@
 /** The statements that show flows. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import type { Sql } from '../../shared/postgres/statement.ts';
 import { oneById } from '../../shared/tasks/beside.sql.ts';
 
 const shown = sql`f.id, f.name, f.business_type, f.business_key, f.state::text as state, f.phase, f.on_failure, f.steps_total, f.steps_open,
@@ -33,26 +34,59 @@ export const readFlow = statement<[id: string]>()({
   columns: flowColumns,
 });
 
-/** Flows below an id, newest first; null takes any. Indexes: flows_business_key, flows_name, primary key. */
-export const listFlows = statement<
-  [
-    below: string,
-    limit: number,
-    name: string | null,
-    state: string | null,
-    businessType: string | null,
-    businessKey: string | null,
-  ]
->()({
-  name: 'list_flows',
-  text: sql`
-    select ${shown}
+/**
+ * The next flows below an id along one index, newest first, at most `$2`; those that fit what else is asked for say so. Null asks for anything.
+ * What the index is asked for is `between` itself and itself: where a thing is thought to be common, Postgres would walk along the ids for it.
+ */
+const pageOfFlows = (where: Sql, order: Sql): Sql => sql`
+    select ${shown},
+           (f.name = $4::text or $4::text is null) and (f.state = any($5::text[]::flow_state[]) or $5::text[] is null)
+             and (f.business_type = $6::text or $6::text is null) as fits
       from flows f
-     where f.id < $1::uuid and ($3::text is null or f.name = $3::text) and ($4::text is null or f.state = $4::text::flow_state)
-       and ($5::text is null or f.business_type = $5::text) and ($6::text is null or f.business_key = $6::text)
-     order by f.id desc
-     limit $2::int4`,
-  columns: flowColumns,
+     where f.id < $1::uuid and ${where}
+     order by ${order}
+     limit $2::int4`;
+
+type PageParams = [
+  below: string,
+  lookAt: number,
+  key: string | null,
+  name: string | null,
+  states: readonly string[] | null,
+  businessType: string | null,
+];
+
+const pageColumns = { ...flowColumns, fits: 'bool?' } as const;
+
+/** Along those about one thing (`$3`). Index: flows_business_key. */
+export const pageFlowsByKey = statement<PageParams>()({
+  name: 'page_flows_by_key',
+  text: pageOfFlows(sql`f.business_key between $3::text and $3::text`, sql`f.business_key desc, f.id desc`),
+  columns: pageColumns,
+});
+
+/** Along those in one state (`$3`), which is not `succeeded`. Index: flows_state. */
+export const pageFlowsByState = statement<PageParams>()({
+  name: 'page_flows_by_state',
+  text: pageOfFlows(
+    sql`f.state between $3::text::flow_state and $3::text::flow_state and f.state <> 'succeeded'`,
+    sql`f.state desc, f.id desc`,
+  ),
+  columns: pageColumns,
+});
+
+/** Along those of one name (`$3`). Index: flows_name. */
+export const pageFlowsByName = statement<PageParams>()({
+  name: 'page_flows_by_name',
+  text: pageOfFlows(sql`f.name between $3::text and $3::text`, sql`f.name desc, f.id desc`),
+  columns: pageColumns,
+});
+
+/** Along all (`$3` is null). Index: primary key. */
+export const pageFlows = statement<PageParams>()({
+  name: 'page_flows',
+  text: pageOfFlows(sql`$3::text is null`, sql`f.id desc`),
+  columns: pageColumns,
 });
 
 /**

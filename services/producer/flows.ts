@@ -1,6 +1,7 @@
 /** Flows: shown, told of signals, retried, cancelled. What moves them on is the end of their steps. */
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Actor } from '../../shared/http/auth.ts';
+import type { Logger } from '../../shared/observability/log.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Queryable, RowOf } from '../../shared/postgres/statement.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
@@ -9,11 +10,21 @@ import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { cancelEach } from './cancel.ts';
 import { inviteFreed } from './flow-invitations.ts';
 import { cancelFlow, retryFlow, signalFlow } from './flows.sql.ts';
-import { listFlows, readFlow, readFlowEdges, readFlowResults, readFlowSteps } from './flows-read.sql.ts';
+import {
+  pageFlows,
+  pageFlowsByKey,
+  pageFlowsByName,
+  pageFlowsByState,
+  readFlow,
+  readFlowEdges,
+  readFlowResults,
+  readFlowSteps,
+} from './flows-read.sql.ts';
 import type { flowColumns } from './flows-read.sql.ts';
 
 /** What flows need. */
 export interface FlowsDeps {
+  readonly log: Logger;
   readonly db: Transactional;
   /** Publishes what was committed; never rejects. */
   readonly invite: (row: OutboxRow) => Promise<boolean>;
@@ -57,20 +68,53 @@ export async function findFlow(
 /** What a list of flows may ask for. */
 export interface FlowFilter {
   readonly name?: string | undefined;
-  readonly state?: string | undefined;
+  /** Any of these. */
+  readonly states?: readonly string[] | undefined;
   readonly businessType?: string | undefined;
   readonly businessKey?: string | undefined;
 }
 
-const HIGHEST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+/** A page of flows. */
+export interface FlowPage {
+  readonly rows: readonly FlowRow[];
+  /** Where the next page begins; `undefined` at the end. */
+  readonly next: string | undefined;
+  /** True where the bound was met before the page was full: there may be more further down. */
+  readonly isPartial: boolean;
+}
 
-/** Flows, newest first. Throws as `Queryable.query`. */
+const HIGHEST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+/** Flows that one statement looks at, and one request. */
+const CHUNK = 1_000;
+const MOST_LOOKED_AT = 20_000;
+
+/** Flows, newest first, along whatever index fits best, with a bound on what one request looks at. Throws as `Queryable.query`. */
 export async function findFlows(
   db: Queryable,
-  { name, state, businessType, businessKey }: FlowFilter,
+  filter: FlowFilter,
   { limit, below = HIGHEST_ID }: { readonly limit: number; readonly below: string | undefined },
-): Promise<readonly FlowRow[]> {
-  return await run(db, listFlows, below, limit, name ?? null, state ?? null, businessType ?? null, businessKey ?? null);
+): Promise<FlowPage> {
+  const { name, states, businessType } = filter;
+  const [statement, key] = chooseIndex(filter);
+  const rows: FlowRow[] = [];
+  let last = below;
+  let lookAt = limit + 1;
+  for (let lookedAt = 0; lookedAt < MOST_LOOKED_AT; lookedAt += lookAt, lookAt = CHUNK) {
+    const found = await run(db, statement, last, lookAt, key, name ?? null, states ?? null, businessType ?? null);
+    rows.push(...found.filter(({ fits }) => fits === true));
+    if (rows.length > limit) return { rows: rows.slice(0, limit), next: rows[limit - 1]?.id, isPartial: false };
+    if (found.length < lookAt) return { rows, next: undefined, isPartial: false };
+    last = found.at(-1)?.id ?? last;
+  }
+  return { rows, next: last, isPartial: true };
+}
+
+/** The index that names the fewest flows, and what is looked for in it. */
+function chooseIndex({ name, states, businessKey }: FlowFilter): readonly [typeof pageFlows, string | null] {
+  if (businessKey !== undefined) return [pageFlowsByKey, businessKey];
+  const [state, ...others] = states ?? [];
+  if (state !== undefined && state !== 'succeeded' && others.length === 0) return [pageFlowsByState, state];
+  return name === undefined ? [pageFlows, null] : [pageFlowsByName, name];
 }
 
 /** Who has flows go on, why, and from where. */
@@ -130,7 +174,7 @@ export async function retryOne(db: Transactional, id: string, order: RetryOrder)
 /** Retries flows below an id, newest first, until the time is over. Throws as `Queryable.query`. */
 export async function retryMany(
   db: Transactional,
-  { states, ...filter }: Omit<FlowFilter, 'state'> & { readonly states: readonly string[] },
+  filter: FlowFilter,
   {
     order,
     below,
@@ -147,20 +191,18 @@ export async function retryMany(
   const done = { flows: 0, tasks: 0, skipped: 0 };
   let last = below;
   for (;;) {
-    const rows = await findFlows(db, filter, { limit: RETRY_PAGE, below: last });
-    for (const { id, state } of rows) {
-      last = id;
-      if (!states.includes(state)) continue;
+    const page = await findFlows(db, filter, { limit: RETRY_PAGE, below: last });
+    for (const { id } of page.rows) {
       const made = isDryRun ? 1 : await sendRetry(db, id, order);
       if (made === undefined || made <= 0) done.skipped += 1;
       else {
         done.flows += 1;
         done.tasks += isDryRun ? 0 : made;
       }
-      if (clock.monotonicMs() > untilMs) return { ...done, next: last };
+      if (clock.monotonicMs() > untilMs) return { ...done, next: id };
     }
-    if (rows.length < RETRY_PAGE) return { ...done, next: undefined };
-    if (clock.monotonicMs() > untilMs) return { ...done, next: last };
+    last = page.next;
+    if (last === undefined || clock.monotonicMs() > untilMs) return { ...done, next: last };
   }
 }
 

@@ -52,7 +52,7 @@ export function compareKeys(a: EntryKey, b: EntryKey): number {
 function acceptance(task: TaskRow): HistoryEntry {
   const { accepted_at: at, publisher } = task;
   // A task that came over HTTP always names who sent it.
-  const door = task.is_from_amqp || publisher === null ? 'amqp' : 'http';
+  const door = task.flow_id !== null ? 'flow' : task.is_from_amqp || publisher === null ? 'amqp' : 'http';
   const until = task.attempt === 0 && task.state === 'scheduled' ? task.run_at : null;
   const by = publisher === '' ? null : publisher;
   return entry(at, { attempt: 0, rank: RANKS.accepted, id: '' }, { kind: 'accepted', by, door, until });
@@ -68,14 +68,18 @@ function invitations({ task, attempts, letters, audit }: HistorySources): readon
     invited_at: task.invited_at,
   };
   const told = new Set([task.accepted_at.getTime(), ...attempts.map((row) => row.finished_at.getTime())]);
-  const acts = [...audit.map(({ at }) => at), ...letters.flatMap(({ closed_at: at }) => at ?? [])];
+  // A replay invites the attempt after the one that died; what somebody did with the task itself is told by the instant alone.
+  const replayed = new Set(letters.flatMap((row) => (row.state === 'replayed' ? [(row.attempt ?? 0) + 1] : [])));
+  const acts = audit.filter(({ target }) => target === task.id).map(({ at }) => at);
   const before = new Map(attempts.map((row) => [row.attempt + 1, becameOf(row, task)]));
   return [...attempts, own].flatMap(({ attempt, invited_at: at }) => {
-    if (at === null || told.has(at.getTime())) return [];
+    if (at === null || told.has(at.getTime()) || replayed.has(attempt)) return [];
     told.add(at.getTime()); // a task that waits still has the invitation of its attempt before
     if (acts.some((act) => Math.abs(act.getTime() - at.getTime()) <= SAME_ACT_MS)) return [];
     const became = before.get(attempt);
-    const by = became === 'retrying' || became === 'scheduled' ? 'dispatcher' : 'producer';
+    // The first invitation of a step is that of its flow, whoever ended what it waited for.
+    const isOfFlow = attempt === 1 && task.flow_id !== null;
+    const by = became === 'retrying' || became === 'scheduled' ? 'dispatcher' : isOfFlow ? 'flow' : 'producer';
     return [entry(at, { attempt, rank: RANKS.invited, id: '' }, { kind: 'invited', attempt, by })];
   });
 }
@@ -152,9 +156,15 @@ function act({ id, at, ...line }: HistorySources['audit'][number], taskId: strin
 }
 
 /** The end of a task that is no death. */
-function finish({ state, attempt, finished_at: at }: TaskRow): readonly HistoryEntry[] {
+function finish({ state, attempt, finished_at: at, step_why: reason }: TaskRow): readonly HistoryEntry[] {
   if (at === null || (state !== 'succeeded' && state !== 'cancelled' && state !== 'expired')) return [];
-  return [entry(at, { attempt, rank: RANKS.finished, id: '' }, { kind: 'finished', state })];
+  return [
+    entry(
+      at,
+      { attempt, rank: RANKS.finished, id: '' },
+      { kind: 'finished', by: reason === null ? null : 'flow', state, reason },
+    ),
+  ];
 }
 
 /** What the task became when the attempt ended. */

@@ -7,6 +7,7 @@ export const readHistoryTask = statement<[id: string]>()({
   text: sql`
     select t.id, t.state::text as state, t.attempt, t.worker, t.accepted_at, t.invited_at, t.started_at, t.finished_at,
            t.run_at,
+           t.flow_id, case when s.task_id = t.id then s.why end as step_why,
            t.publisher, t.external_id is not null or o.task_id is not null as is_from_amqp,
            exists (select from attempts a where a.task_id = t.id and a.attempt = t.attempt) as has_row,
            exists (select from attempt_logs l where l.task_id = t.id and l.attempt = t.attempt) as has_logs,
@@ -14,6 +15,7 @@ export const readHistoryTask = statement<[id: string]>()({
       from tasks t
       left join origins o on o.task_id = t.id
       left join progress p on p.task_id = t.id and p.attempt = t.attempt and t.state = 'running'
+      left join flow_steps s on s.flow_id = t.flow_id and s.step = t.flow_step
      where t.id = $1::uuid`,
   columns: {
     id: 'uuid',
@@ -25,6 +27,8 @@ export const readHistoryTask = statement<[id: string]>()({
     started_at: 'timestamptz?',
     finished_at: 'timestamptz?',
     run_at: 'timestamptz?',
+    flow_id: 'uuid?',
+    step_why: 'text?',
     publisher: 'text?',
     is_from_amqp: 'bool',
     has_row: 'bool',

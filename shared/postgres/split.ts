@@ -1,14 +1,14 @@
 /** A batch must not fail for one of its rows. */
 import { isBadData } from './failure.ts';
-import type { Database } from './pool.ts';
 import { retryConflicts } from './transaction.ts';
+import type { Transactional } from './transaction.ts';
 
 /**
  * Runs a batch, again on deadlocks. Where Postgres refuses a value (SQLSTATE class 21, 22 or 23) the batch is split until the
  * guilty rows are alone, and `refuse` answers for each of those. Results come in the order of the items. Other failures throw.
  */
 export async function runSplitting<Item, Result>(
-  db: Database,
+  db: Transactional,
   items: readonly Item[],
   runBatch: (items: readonly Item[]) => Promise<readonly Result[]>,
   refuse: (item: Item, thrown: unknown) => Result | Promise<Result>,

@@ -46,7 +46,17 @@ const from = (states: readonly (TaskState | undefined)[], targets: readonly Task
 export const TRANSITIONS: readonly Transition[] = [
   ...from([undefined], ['pending', 'scheduled', 'blocked'], 'producer: acceptance'),
   ...from(['scheduled', 'retrying'], ['pending'], 'dispatcher: run_at has come'),
-  ...from(['blocked'], ['pending', 'scheduled'], 'worker: settle of the last step it waits for'),
+  ...from(
+    ['blocked'],
+    ['pending', 'scheduled'],
+    'worker: settle of the last step it waits for, or whoever else ends that; a signal',
+  ),
+  ...from(
+    ['blocked'],
+    ['cancelled'],
+    'worker: end of a step that fails, or whoever else ends that, by the rule of its flow',
+  ),
+  ...from(['blocked'], ['expired'], 'producer: the signal that it waits for has not come in time'),
   ...from(['pending', 'scheduled', 'retrying', 'blocked'], ['cancelled'], 'producer: cancel'),
   ...from(['pending', 'scheduled', 'retrying', 'blocked'], ['expired'], 'dispatcher: the deadline passed'),
   ...from(['pending'], ['scheduled'], 'producer: an edit set a run_at ahead'),

@@ -16,6 +16,7 @@ import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { countEnded, listStarts, processingSpan } from './bench.sql.ts';
+import { benchEnvironment } from './environment.ts';
 import { createSender } from './sender.ts';
 
 /** Where a round runs. */
@@ -51,7 +52,6 @@ export interface Ceiling {
 
 const PREFIX = 'warren-bench';
 const DATABASE = 'warren_bench';
-const CONCURRENCY = 250;
 const BATCH = 500;
 const SENDERS = 4;
 const RATE_PER_SECOND = 200;
@@ -96,7 +96,7 @@ async function measure(
       service,
       name,
       logDir: join(site.root, '.warren', 'bench'),
-      env: environmentOf(site, databaseUrl),
+      env: benchEnvironment({ ...site, databaseUrl, prefix: PREFIX }),
     });
     fleet.push(started);
     return started;
@@ -121,19 +121,6 @@ async function measure(
     startP50Ms: percentile(latencies, 0.5),
     startP99Ms: percentile(latencies, 0.99),
     memoryMb,
-  };
-}
-
-function environmentOf(site: Site, databaseUrl: string): Record<string, string> {
-  return {
-    AMQP_URL: site.amqpUrl,
-    DATABASE_URL: databaseUrl,
-    WARREN_PREFIX: PREFIX,
-    WARREN_TASKS: join(site.root, 'dist', 'test', 'bench', 'noop.js'),
-    WARREN_QUEUES: `default:${CONCURRENCY}`,
-    WARREN_HTTP_PRODUCER_PORT: '0',
-    WARREN_HTTP_WORKER_PORT: '0',
-    WARREN_LOG_LEVEL: 'info',
   };
 }
 

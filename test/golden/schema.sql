@@ -10,19 +10,20 @@ create function cancel_flow(of_flow uuid, by_actor text, why text) returns uuid[
 create function close_phase(of_flow uuid) returns integer[] language plpgsql; -- source md5 71cb08f1e3ae93d73d56a5c4929d50d3
 create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
-create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 1b1d90dd0e1c9397937f8f0d66aa0e2f
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 0206ee16748c606045494782b6f78e79
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
 create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 606136c59f57a26a8397e6f11b070a29
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
-create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 aa314406acdac50acfab164be71e9900
-create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 121a5b3842169771cfa1338c2e7d006b
+create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 bec2af4db30ea9b2ffc5060b0c78662f
+create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 7572985e5d9bf5650befdfc589b4397f
 create function follow_into_target() returns trigger language plpgsql; -- source md5 c3212a1b52d8845f84d02e64fda8a2eb
 create function gin_extract_query_trgm(text, internal, smallint, internal, internal, internal, internal) returns internal language c; -- source md5 bcc3d1b35e67c79fdd7743051b5bb54e
 create function gin_extract_value_trgm(text, internal) returns internal language c; -- source md5 c75ed6efb95d6922885e652c3b1ae63f
 create function gin_trgm_consistent(internal, smallint, text, integer, internal, internal, internal, internal) returns boolean language c; -- source md5 5db4c0b82b674e49a7e2b5ec62344817
 create function gin_trgm_triconsistent(internal, smallint, text, integer, internal, internal, internal) returns "char" language c; -- source md5 044f4596e56bfba7eaae6e7c7b35c380
+create function group_result(of_flow uuid, of_name text, path text[], most integer) returns text language plpgsql; -- source md5 2600ad0333735857f7da935efb13b09c
 create function gtrgm_compress(internal) returns internal language c; -- source md5 a0c88e9a79ba5f6cb387b51457e3f567
 create function gtrgm_consistent(internal, text, smallint, oid, internal) returns boolean language c; -- source md5 0eaeef0b916f99506a5e0ec3953547ee
 create function gtrgm_decompress(internal) returns internal language c; -- source md5 1e6e1425e63e58f446f2a285205aada3
@@ -43,6 +44,7 @@ create function json_as_written(value json) returns text language plpgsql; -- so
 create function keep_tasks(ids uuid[]) returns integer language plpgsql; -- source md5 306e4c65d29fe07e39d2c1c553020bf2
 create function leave_tasks(ids uuid[]) returns void language plpgsql; -- source md5 640b42a8956a0598f1f4ee16048b2e59
 create function limit_key(path text, input json) returns text language plpgsql; -- source md5 015ce81d4409807c324ee04fa3273db3
+create function made_limit_key(rule jsonb, input bytea) returns text language plpgsql; -- source md5 54bef970b788648b67a9629db34fb217
 create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 1039f1f89c3c310da985663abf097c97
 create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
 create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
@@ -58,6 +60,7 @@ create function refuse_submission(code text, field text, reason text) returns vo
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
 create function remake_steps(of_flow uuid, picked integer[]) returns void language plpgsql; -- source md5 9dbb6172c372b6ebbb95283d1dc8d1cd
+create function result_text(of_task uuid) returns text language sql; -- source md5 a463ed8bc60dc0bb3ee8342e64cb7aaf
 create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 9850f229516278f099f652beaa8df349
 create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 c298606a0872ebe67a6b8988a3f09c92
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
@@ -67,7 +70,7 @@ create function signal_flow(of_flow uuid, signal_name text, payload bytea, sende
 create function similarity(text, text) returns real language c; -- source md5 0739eaf3c5c05c6e8fa34eb7c5ef5a96
 create function similarity_dist(text, text) returns real language c; -- source md5 7ebb37e4139c772fe4e70dfbd55576cc
 create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61
-create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 5356ed05ae03d17d4b02d5d9cc60774a
+create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 545c02770481e636f78866159333761d
 create function strict_word_similarity(text, text) returns real language c; -- source md5 047be0674d6c8e19b0e5a3c3243be6ed
 create function strict_word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 84911a6d7876cdc309b990eef6644b60
 create function strict_word_similarity_dist_commutator_op(text, text) returns real language c; -- source md5 4708a05e741a502b27ac79af985b95e9
@@ -76,7 +79,7 @@ create function strict_word_similarity_op(text, text) returns boolean language c
 create function switch_lifecycle_events(is_on boolean) returns boolean language plpgsql; -- source md5 d97c1da361113f6a976f8da76dbd122f
 create function task_hour(id uuid) returns integer language sql; -- source md5 b6713342e74f19ec947f55622eb12c76
 create function turn_key(queue text, input bytea) returns text language plpgsql; -- source md5 13f4bd8d2447cbbdc69e3753d680e5ac
-create function unblock_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 76a9bd6228b82cc2fde243eda02ac923
+create function unblock_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 6805eee0c1d44466fa94f93c59c3587f
 create function unguard_default_partition() returns void language plpgsql; -- source md5 20d09637623b60e69b3acb5b7df04ed2
 create function uuid_v7() returns uuid language sql; -- source md5 9bd290949ffd22c04a6664ec3c6c4e98
 create function word_similarity(text, text) returns real language c; -- source md5 1000076619664645ae70e7e908f13ed3
@@ -379,6 +382,7 @@ create table flows with (fillfactor=50);
   CREATE INDEX flows_business_key ON flows USING btree (business_key, id) WHERE (business_key IS NOT NULL);
   CREATE INDEX flows_finished_at ON flows USING btree (finished_at) WHERE (finished_at IS NOT NULL);
   CREATE INDEX flows_name ON flows USING btree (name, id);
+  CREATE INDEX flows_state ON flows USING btree (state, id) WHERE (state <> 'succeeded'::flow_state);
 
 create table held_back with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
   task_id uuid not null

@@ -1,4 +1,7 @@
 /** Flows through real processes: each step starts when what it waits for has ended, with what that gave. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { createClient, defineFlow } from '../../client/src/client.ts';
 import { call } from '../../scripts/call.ts';
@@ -134,6 +137,12 @@ test('a step that dies stops its flow; its replay makes what was cancelled anew,
   expect(failed.graph[1]).toMatchObject({ why: 'a is dead' });
   const { body: cancelled } = await call(fleet.producer().url, 'GET', `/v1/tasks/${String(failed.graph[1]?.taskId)}`);
   expect(cancelled).toMatchObject({ state: 'cancelled', flow: { id, step: 'b', why: 'a is dead' } });
+  const historyOf = async (step: Step | undefined): Promise<unknown> =>
+    (await call(fleet.producer().url, 'GET', `/v1/tasks/${step?.taskId ?? ''}/history`)).body['items'];
+  expect(await historyOf(failed.graph[1])).toMatchObject([
+    { kind: 'accepted', door: 'flow' },
+    { kind: 'finished', state: 'cancelled', by: 'flow', reason: 'a is dead' },
+  ]);
   expect(await resultOf(fleet, id, 'failureStep')).toEqual({
     flowId: id,
     name: 'test',
@@ -151,6 +160,13 @@ test('a step that dies stops its flow; its replay makes what was cancelled anew,
     failureStep: 'succeeded',
   });
   expect(await resultOf(fleet, id, 'c')).toEqual({ n: 1 });
+  expect(await historyOf(mended.graph[2])).toMatchObject([
+    { kind: 'accepted', door: 'flow' },
+    { kind: 'invited', attempt: 1, by: 'flow' },
+    { kind: 'started' },
+    { kind: 'ended' },
+    { kind: 'finished', state: 'succeeded' },
+  ]);
   // Finished steps stay finished, the step for failures ran once, and the cancelled tasks are still to be seen.
   expect(await fleet.ended()).toMatchObject({ accepted: 7, succeeded: 5, dropped: 2, dead: 0 });
 }, 120_000);
@@ -555,3 +571,46 @@ const deadlocks = async (database: Fleet['database']['database']): Promise<numbe
   });
   return (rows[0] as { readonly n: number }).n;
 };
+
+test('results that are large, deep, or hold what Postgres cannot look into hold up nobody', async () => {
+  await using files = await temporaryFolder();
+  await using fleet = await openFleet({
+    tasks: ['steps'],
+    env: { WARREN_FILES_STORE: 'fs', WARREN_FILES_DIRECTORY: files.path },
+  });
+  const id = await start(fleet, {
+    onFailure: 'continue',
+    steps: {
+      large: { type: 'flow.step', input: { repeat: 100_000 } },
+      got: { type: 'flow.step', input: { it: { $result: 'large' } } },
+      odd: { type: 'flow.step', input: { nul: true } },
+      whole: { type: 'flow.limited', input: { who: 'bob', it: { $result: 'odd' } } },
+      part: { type: 'flow.step', input: { it: { $result: 'odd', path: '/n' } } },
+      by: { type: 'flow.limited', after: ['odd'] },
+      deep: { type: 'flow.step', input: { deep: 1_000 } },
+      into: { type: 'flow.step', input: { it: { $result: 'deep', path: '/0' } } },
+    },
+  });
+  const flow = await ended(fleet, id, 60_000);
+  expect(await resultOf(fleet, id, 'got')).toEqual({
+    it: { $file: expect.any(String), name: 'result.json', contentType: 'application/json', bytes: 100_002 },
+  });
+  const inputOf = async (name: string): Promise<unknown> =>
+    (await call(fleet.producer().url, 'GET', `/v1/tasks/${(await stepOf(fleet, id, name)).taskId}`)).body['input'];
+  expect(await inputOf('whole')).toEqual({ who: 'bob', it: { text: 'a\0b', n: 1, who: 'a\0b' } });
+  // What could not be looked into says so; nobody else heard of it.
+  expect(await inputOf('part')).toMatch(/cannot be looked into: unsupported Unicode/);
+  expect(await inputOf('by')).toEqual({ text: 'a\0b', n: 1, who: 'a\0b' });
+  expect(statesOf(flow)).toEqual({
+    ...Object.fromEntries(flow.graph.map(({ name }) => [name, 'succeeded'])),
+    part: 'dead',
+  });
+  expect((await fleet.deadLetters()).map(({ reason }) => reason)).toEqual(['invalid_input']);
+  expect(await fleet.ended()).toMatchObject({ claims: 0, outbox: 0 });
+}, 120_000);
+
+/** A folder that is removed with all in it. */
+async function temporaryFolder(): Promise<AsyncDisposable & { readonly path: string }> {
+  const path = await mkdtemp(join(tmpdir(), 'warren-flows-'));
+  return { path, [Symbol.asyncDispose]: async () => await rm(path, { recursive: true }) };
+}

@@ -1,7 +1,14 @@
-/** No statement of the Task API reads the table of tasks from end to end. */
+/** No statement of the Task API reads the table of tasks, or of flows, from end to end. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { cancelTasks } from '../../services/producer/cancel.sql.ts';
 import { editTasks, readType } from '../../services/producer/edit.sql.ts';
+import {
+  pageFlows,
+  pageFlowsByKey,
+  pageFlowsByName,
+  pageFlowsByState,
+  readFlowSteps,
+} from '../../services/producer/flows-read.sql.ts';
 import {
   readHistoryAttempts,
   readHistoryAudit,
@@ -38,7 +45,12 @@ beforeAll(async () => {
            select uuid_v7(), 'pending', 1, 4, 't', 'q', '{}', array['t' || n % 1000], 'k' || n % 1000, 'x' || n
              from generate_series(1, 20000) n`,
   });
-  await db.database.query({ text: 'analyze tasks' });
+  await db.database.query({
+    text: `insert into flows (id, name, business_type, business_key, on_failure, steps_total, steps_open, state, finished_at)
+           select uuid_v7(), 'n' || n % 10, 'b', 'k' || n, 'stop', 1, 0, (case n % 1000 when 0 then 'failed' else 'succeeded' end)::flow_state, now()
+             from generate_series(1, 20000) n`,
+  });
+  await db.database.query({ text: 'analyze tasks, flows' });
 });
 afterAll(async () => await db[Symbol.asyncDispose]());
 
@@ -65,6 +77,11 @@ const PLANS: readonly (readonly [Pick<Statement<readonly unknown[], Columns>, 'n
   [readHistoryAudit, 'audit_target'],
   [readAttemptLogs, 'attempt_logs_pkey'],
   [listOnce, 'once_runs_pkey'],
+  [pageFlowsByKey, 'flows_business_key'],
+  [pageFlowsByState, 'flows_state'],
+  [pageFlowsByName, 'flows_name'],
+  [pageFlows, 'flows_pkey'],
+  [readFlowSteps, 'flow_steps_pkey'],
 ];
 
 test.each(PLANS.map(([{ name, text }, index]) => [name, index, text]))('%s walks %s', async (name, index, text) => {
@@ -78,7 +95,7 @@ test.each(PLANS.map(([{ name, text }, index]) => [name, index, text]))('%s walks
     const { rows } = await connection.query({ text: `explain execute ${name} (${nulls})` });
     const plan = (rows as { 'QUERY PLAN': string }[]).map((row) => row['QUERY PLAN']).join('\n');
     expect(plan).toContain(index);
-    expect(plan).not.toMatch(/Seq Scan on tasks/);
+    expect(plan).not.toMatch(/Seq Scan on (tasks|flows)|Sort Key: (f\.)?id/);
   } finally {
     connection.release(true);
   }

@@ -4,10 +4,9 @@ import { WarrenError } from '../../../shared/errors/warren-error.ts';
 import { planFlow } from '../../../shared/flows/plan-flow.ts';
 import type { FlowPlan } from '../../../shared/flows/plan-flow.ts';
 import { parseBody, rawBody } from '../../../shared/http/body.ts';
-import { decodeCursor, encodeCursor, pageOf } from '../../../shared/http/paging.ts';
+import { decodeCursor, encodeCursor } from '../../../shared/http/paging.ts';
 import { requireRole } from '../../../shared/http/server.ts';
 import type { App } from '../../../shared/http/server.ts';
-import type { Logger } from '../../../shared/observability/log.ts';
 import type { Metrics } from '../../../shared/observability/metrics.ts';
 import { isUuid, newId } from '../../../shared/tasks/ids.ts';
 import { sliceMember } from '../../../shared/tasks/json.ts';
@@ -42,7 +41,6 @@ import { documented, problem } from './tasks.schema.ts';
 
 /** What the routes need. */
 export interface FlowRoutesDeps extends FlowsDeps {
-  readonly log: Logger;
   readonly catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss'>;
   readonly limits: Pick<SubmissionLimits, 'messageBytes' | 'depth'>;
   /** Bytes of the body of a flow. */
@@ -169,11 +167,15 @@ function addList(app: App, { db }: FlowRoutesDeps): void {
     response: documented({ 200: flowPage, '4xx': problem }),
   };
   app.get('/v1/flows', { ...requireRole('viewer'), schema }, async (request, reply) => {
-    const { limit, cursor, ...asked } = request.query;
+    const { limit, cursor, state, ...asked } = request.query;
     const below = decodeCursor(cursor, flowCursor);
-    const rows = await findFlows(db, asked, { limit: limit + 1, below });
-    const { items, nextCursor } = pageOf(rows, limit, ({ id }) => id);
-    const page = { items: items.map((row) => listedFlowOf(row)), ...(nextCursor === undefined ? {} : { nextCursor }) };
+    const filter = { ...asked, states: state === undefined ? undefined : [state] };
+    const { rows, next, isPartial } = await findFlows(db, filter, { limit, below });
+    const page = {
+      items: rows.map((row) => listedFlowOf(row)),
+      ...(next === undefined ? {} : { nextCursor: encodeCursor(next) }),
+      ...(isPartial ? { partial: true } : {}),
+    };
     return await reply.type(JSON_TYPE).send(JSON.stringify(page));
   });
 }

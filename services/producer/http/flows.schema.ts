@@ -104,7 +104,14 @@ export const flowListQuery = pageQuery.extend({
 });
 
 /** A page. */
-export const flowPage = z.object({ items: z.array(listedFlow), nextCursor: z.string().optional() });
+export const flowPage = z.object({
+  items: z.array(listedFlow),
+  nextCursor: z.string().optional(),
+  partial: z
+    .literal(true)
+    .optional()
+    .describe('So many were looked at that there may be more further down: go on with the cursor.'),
+});
 
 /** The id in the path. */
 export const flowParams = z.object({ id: z.string().describe('Id of the flow.') });

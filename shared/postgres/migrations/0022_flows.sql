@@ -36,6 +36,8 @@ create table flows (
 create index flows_business_key on flows (business_key, id) where business_key is not null;
 create index flows_name on flows (name, id);
 create index flows_finished_at on flows (finished_at) where finished_at is not null;
+-- What is asked for by its state is rare: of flows that succeeded there is no end.
+create index flows_state on flows (state, id) where state <> 'succeeded';
 
 -- One flow at a time about a thing; judged by the flow that holds it.
 create table flow_keys (
@@ -97,18 +99,49 @@ create index flow_timers_at on flow_timers (at);
 
 alter table tasks add column flow_id uuid, add column flow_step integer;
 
+-- The result of a task as JSON text: as it was stored, or where it was too large for its row the reference to its file; null where it has none.
+create function result_text(of_task uuid) returns text language sql stable as $$
+  select coalesce(convert_from(t.result, 'UTF8'), (
+           select json_build_object('$file', f.id, 'name', f.name, 'contentType', f.content_type, 'bytes', f.bytes)::text
+             from files f
+            where f.task_id = t.id and f.attempt = t.attempt and f.kind = 'result' and f.stored_at is not null and f.doomed_at is null))
+    from (select * from tasks where id = of_task and state = 'succeeded' offset 0) t
+$$;
+
 -- The result of a step as JSON text; `null` where it has none. `path`: where in it.
 create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql stable as $$
 declare
-  found text;
+  found text := result_text((select s.task_id from flow_steps s where s.flow_id = of_flow and s.step = of_step));
 begin
-  select convert_from(t.result, 'UTF8') into found
-    from flow_steps s
-    cross join lateral (select result from tasks where id = s.task_id and state = 'succeeded' offset 0) t
-   where s.flow_id = of_flow and s.step = of_step;
-  if found is null then return 'null'; end if;
-  if cardinality(path) > 0 then found := (found::json #> path)::text; end if;
+  if found is not null and cardinality(path) > 0 then found := (found::json #> path)::text; end if;
   return coalesce(found, 'null');
+end $$;
+
+-- The results of a group as a list, in the order of its members; what says how large it is in its place where it has more than `most` bytes: that
+-- is told without reading it.
+create function group_result(of_flow uuid, of_name text, path text[], most integer) returns text language plpgsql stable as $$
+declare
+  found text;
+  bytes bigint;
+begin
+  select sum(coalesce(t.bytes, 4) + 1) + 1 into bytes
+    from flow_steps s
+    left join lateral (select octet_length(result) as bytes from tasks where id = s.task_id and state = 'succeeded' offset 0) t on true
+   where s.flow_id = of_flow and s.name = of_name and s.kind = 'step' and s.member is not null;
+  -- A part of each may be small, but only so much is read for it.
+  if bytes > (case cardinality(path) when 0 then most else 64 * most end) then
+    return json_build_object('$omitted', 'results', 'bytes', bytes)::text;
+  end if;
+  select '[' || coalesce(string_agg(coalesce(
+           case when cardinality(path) = 0 then r.result else (r.result::json #> path)::text end, 'null'), ',' order by s.member), '')
+         || ']' into found
+    from flow_steps s
+    left join lateral (
+      -- `result_text` by itself, ten thousand times
+      select coalesce(convert_from(result, 'UTF8'), result_text(id)) as result from tasks where id = s.task_id and state = 'succeeded' offset 0
+    ) r on true
+   where s.flow_id = of_flow and s.name = of_name and s.kind = 'step' and s.member is not null;
+  return found;
 end $$;
 
 -- What a reference in the input of a step stands for, as JSON text.
@@ -125,16 +158,7 @@ begin
     if json_typeof(found::json) = 'object' then return found; end if;
     return '{' || to_json(ref ->> 'name')::text || ':' || found || '}';
   elsif ref ? 'group' then
-    -- Not by step_result: a group may have ten thousand members.
-    select '[' || coalesce(string_agg(coalesce(
-             case when cardinality(path) = 0 then r.result else (r.result::json #> path)::text end, 'null'), ',' order by s.member), '')
-           || ']' into found
-      from flow_steps s
-      left join lateral (
-        select convert_from(result, 'UTF8') as result from tasks where id = s.task_id and state = 'succeeded' offset 0
-      ) r on true
-     where s.flow_id = of_flow and s.name = ref ->> 'group' and s.kind = 'step' and s.member is not null;
-    return found;
+    return group_result(of_flow, ref ->> 'group', path, 1048576);
   elsif ref ? 'signal' then
     select convert_from(g.data, 'UTF8') into found
       from flow_signals g where g.flow_id = of_flow and g.name = ref ->> 'signal';
@@ -153,8 +177,9 @@ begin
   raise exception 'a step of flow % has a reference of no kind', of_flow;
 end $$;
 
--- The input of a step, made of its template; null where it has none. Beyond a MiB the references to groups are left out and say so: the
--- input of a task is read with each claim of it.
+-- The input of a step, made of its template; null where it has none. Beyond a MiB what is referred to is left out and says so: the input of a
+-- task is read with each claim of it. A result that Postgres cannot look into (U+0000, which JSON may hold, or nesting without end) must not
+-- hold up the end of the step that gave it: the input is a text that says so, which no schema of an object takes, and the task dies of that.
 create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql stable as $$
 declare
   s     flow_steps;
@@ -176,6 +201,16 @@ begin
     parts := parts || s.pieces[place] || value;
   end loop;
   return convert_to(array_to_string(parts || s.pieces[place + 1], ''), 'UTF8');
+exception when data_exception or program_limit_exceeded then
+  return convert_to(to_json('the results that this input is made of cannot be looked into: ' || sqlerrm)::text, 'UTF8');
+end $$;
+
+-- Under which key an input that was made counts towards a limit of its type; as `turn_key` does where it cannot be read.
+create function made_limit_key(rule jsonb, input bytea) returns text language plpgsql stable as $$
+begin
+  return case when rule is not null then limit_key(rule ->> 'key', convert_from(input, 'UTF8')::json) end;
+exception when data_exception or program_limit_exceeded then
+  return '';
 end $$;
 
 -- Makes steps claimable whose task is blocked, with their input, and gives what is to be published. The sweeper takes the outbox row after
@@ -212,10 +247,8 @@ begin
   ), judged as (
     select l.*, case when l.delay_ms > 0 then l.now + l.delay_ms * interval '1 ms' end as run_at,
            case when l.is_fair then coalesce(turn_key(l.queue, l.input), '') end as turn,
-           case when l.is_made and k.description ? 'concurrency'
-                then limit_key(k.description #>> '{concurrency,key}', convert_from(l.input, 'UTF8')::json) end as concurrency_key,
-           case when l.is_made and k.description ? 'rate'
-                then limit_key(k.description #>> '{rate,key}', convert_from(l.input, 'UTF8')::json) end as rate_key
+           case when l.is_made then made_limit_key(k.description -> 'concurrency', l.input) end as concurrency_key,
+           case when l.is_made then made_limit_key(k.description -> 'rate', l.input) end as rate_key
       from locked l
       left join task_types k on l.is_made and k.name = l.type
   ), moved as (
@@ -387,7 +420,7 @@ declare
   closing     uuid;
   starting    integer[];
 begin
-  -- Locks them as well, in the order of their ids, in which the index gives them.
+  perform from flows f where f.id = any(of_flows) order by f.id for no key update;
   with counted as (
     update flows f
        set steps_open = f.steps_open - cardinality(array_positions(of_flows, f.id)), started_at = coalesce(f.started_at, clock_timestamp()),

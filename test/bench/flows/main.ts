@@ -21,6 +21,7 @@ import type { Database } from '../../../shared/postgres/pool.ts';
 import { run } from '../../../shared/postgres/statement.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 import { aim } from '../aim.ts';
+import { benchEnvironment } from '../environment.ts';
 import { accept, percentile } from '../rounds.ts';
 import { createSender } from '../sender.ts';
 import { countOpen } from './flows.sql.ts';
@@ -73,7 +74,7 @@ async function main(): Promise<boolean> {
           service,
           name: `${PREFIX}-${service}`,
           logDir,
-          env: environmentOf(root, amqpUrl, databaseUrl),
+          env: benchEnvironment({ root, amqpUrl, databaseUrl, prefix: PREFIX }),
         }),
       );
     }
@@ -147,19 +148,6 @@ function chordOf(tasks: number): object {
       many: { type: 'bench.noop', inputs: Array.from({ length: tasks - 1 }, () => INPUT) },
       joined: { ...STEP, after: ['many'] },
     },
-  };
-}
-
-function environmentOf(root: string, amqpUrl: string, databaseUrl: string): Record<string, string> {
-  return {
-    AMQP_URL: amqpUrl,
-    DATABASE_URL: databaseUrl,
-    WARREN_PREFIX: PREFIX,
-    WARREN_TASKS: join(root, 'dist', 'test', 'bench', 'noop.js'),
-    WARREN_QUEUES: 'default:250',
-    WARREN_HTTP_PRODUCER_PORT: '0',
-    WARREN_HTTP_WORKER_PORT: '0',
-    WARREN_LOG_LEVEL: 'info',
   };
 }
 

@@ -21,6 +21,8 @@ import { run } from '../../../shared/postgres/statement.ts';
 import { idAtLeast } from '../../../shared/tasks/ids.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 import { aim } from '../aim.ts';
+import type { BenchSite } from '../environment.ts';
+import { benchEnvironment } from '../environment.ts';
 import { accept, percentile } from '../rounds.ts';
 import { addFinished, countEndedFrom, processingSpanFrom } from './retention.sql.ts';
 
@@ -135,15 +137,8 @@ async function fill(url: string, rows: number): Promise<void> {
   if (rows > 0) console.log(`  filled in ${((systemClock.monotonicMs() - beganMs) / 1_000).toFixed(0)} s`);
 }
 
-interface Site {
-  readonly root: string;
-  readonly amqpUrl: string;
-  readonly databaseUrl: string;
-  readonly prefix: string;
-}
-
 /** One round: accepting with no worker there, then processing. */
-async function measure(site: Site): Promise<Figures> {
+async function measure(site: BenchSite): Promise<Figures> {
   const fleet: ServiceProcess[] = [];
   const start = async (service: ServiceProcess['service']): Promise<ServiceProcess> => {
     const started = await startProcess({
@@ -151,7 +146,7 @@ async function measure(site: Site): Promise<Figures> {
       service,
       name: `${site.prefix}-${service}`,
       logDir: join(site.root, '.warren', 'bench'),
-      env: environmentOf(site),
+      env: benchEnvironment(site),
     });
     fleet.push(started);
     return started;
@@ -172,19 +167,6 @@ async function measure(site: Site): Promise<Figures> {
   } finally {
     await Promise.all(fleet.map(async (each) => await each.stop()));
   }
-}
-
-function environmentOf({ root, amqpUrl, databaseUrl, prefix }: Site): Record<string, string> {
-  return {
-    AMQP_URL: amqpUrl,
-    DATABASE_URL: databaseUrl,
-    WARREN_PREFIX: prefix,
-    WARREN_TASKS: join(root, 'dist', 'test', 'bench', 'noop.js'),
-    WARREN_QUEUES: 'default:250',
-    WARREN_HTTP_PRODUCER_PORT: '0',
-    WARREN_HTTP_WORKER_PORT: '0',
-    WARREN_LOG_LEVEL: 'info',
-  };
 }
 
 async function untilEnded(databaseUrl: string, from: string): Promise<void> {

@@ -10,6 +10,12 @@ const options = {
   /** Attempts that fail, of two that a task has. */
   failures: z.int().default(0),
   ms: z.int().default(0),
+  /** Characters of a text that it returns. */
+  repeat: z.int().optional(),
+  /** Levels of lists that it returns. */
+  deep: z.int().optional(),
+  /** Returns a text with U+0000, which JSON may hold and Postgres may not. */
+  nul: z.boolean().optional(),
   /** What it returns; absent: its own input. */
   give: z.unknown().optional(),
 };
@@ -20,12 +26,15 @@ export const step = defineTask({
   input: z.looseObject(options),
   retry: { maxAttempts: 2, firstDelayMs: 20, maxDelayMs: 50 },
   run: async (input, ctx) => {
-    const { journal, failures, ms, give, ...got } = input;
+    const { journal, failures, ms, give, repeat, deep, nul, ...got } = input;
     const { name = '' } = input;
     if (journal !== undefined) note(journal, ctx, 'started', name);
     await systemClock.sleep(ms, ctx.signal);
     ctx.signal.throwIfAborted();
     if (ctx.attempt <= failures) throw new Error('told to fail');
+    if (repeat !== undefined) return 'x'.repeat(repeat);
+    if (deep !== undefined) return nested(deep);
+    if (nul === true) return { text: 'a\0b', n: 1, who: 'a\0b' };
     return give === undefined ? got : give;
   },
 });
@@ -37,3 +46,9 @@ export const limited = defineTask({
   concurrency: { limit: 1, key: 'input.who' },
   run: ({ who }) => ({ who }),
 });
+
+function nested(levels: number): unknown {
+  let value: unknown = 1;
+  for (let level = 0; level < levels; level += 1) value = [value];
+  return value;
+}
