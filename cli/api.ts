@@ -76,6 +76,11 @@ export class ApiClient {
     });
   }
 
+  /** Takes away what is at `path`. */
+  async delete(path: string, body: string): Promise<ApiAnswer> {
+    return await this.#send({ method: 'DELETE', path, body });
+  }
+
   /**
    * Gets an answer of lines of any length and hands each piece on as it comes; the next is not read before `take` has it. Throws
    * where the answer breaks off: what was taken is not the whole then.

@@ -1,7 +1,6 @@
 /** `warren flow …`: start flows, see how far they are, tell them of signals, cancel them. */
 import type { Command } from 'commander';
 import { FLOW_STATES } from '../shared/flows/flow-state.ts';
-import { readTree, renderTree } from '../shared/tasks/json-tree.ts';
 import { pathStep } from './api.ts';
 import type { ApiAnswer, ApiClient } from './api.ts';
 import { usageError } from './cli-error.ts';
@@ -13,7 +12,7 @@ import { hasFlowEnded, renderFlow, renderFlowStanding, renderFlows, renderGraph 
 import { addPaging, fetchListing, printListing } from './pages.ts';
 import type { PagingOptions } from './pages.ts';
 import { choiceOf, oneOf } from './parse.ts';
-import { readJsonFile } from './submission.ts';
+import { readJsonFile, withMembers } from './submission.ts';
 import { addWait } from './task.ts';
 import { numberAt, textAt, viewsAt } from './view.ts';
 import type { View } from './view.ts';
@@ -310,17 +309,6 @@ function conclude(context: CommandContext, answer: ApiAnswer): void {
 function show(context: CommandContext, answer: ApiAnswer): void {
   context.printJson(answer.bytes);
   context.print(renderFlow(answer, context));
-}
-
-/** A JSON object with other members set; all else stays as it was written. */
-function withMembers(object: Buffer, members: Readonly<Record<string, unknown>>): string {
-  const tree = readTree(object.toString('utf8'));
-  if (tree.kind !== 'object') throw usageError('A flow is a JSON object.');
-  const set = Object.entries(members).map(([name, value]) => [name, readTree(JSON.stringify(value))] as const);
-  return renderTree(
-    { kind: 'object', members: new Map([...tree.members, ...set]) },
-    { maxLength: Infinity, maxDepth: Infinity },
-  );
 }
 
 function checkedJson(text: string): string {

@@ -86,6 +86,7 @@ const STATE_PAINT: ReadonlyMap<string, Paint> = new Map<string, Paint>([
   ['finished', 'green'],
   ['skipped', 'dim'],
   ['open', 'red'],
+  ['active', 'green'],
   ['cancelled', 'dim'],
   ['expired', 'dim'],
   ['discarded', 'dim'],

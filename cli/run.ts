@@ -25,6 +25,7 @@ import { addTaskCommands } from './task.ts';
 import { addTopologyCommands } from './topology.ts';
 import { addFlowCommands } from './flow.ts';
 import { addQueueCommands } from './queue.ts';
+import { addScheduleCommands } from './schedule.ts';
 import { addTypesCommands } from './types.ts';
 
 /** Columns of help texts where the terminal says none. */
@@ -94,6 +95,7 @@ export function createProgram(io: CliIo, exitWith: (code: ExitCode) => void): Co
   addMigrateCommand(program, act);
   addTopologyCommands(program, act);
   addFlowCommands(program, act);
+  addScheduleCommands(program, act, io.clock);
   addQueueCommands(program, act);
   addTypesCommands(program, act);
   addConfigCommands(program, act);

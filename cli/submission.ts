@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { readFile } from 'node:fs/promises';
 import { codeOf } from '../shared/errors/to-error.ts';
 import { renderWithRaw } from '../shared/tasks/json.ts';
+import { readTree, renderTree } from '../shared/tasks/json-tree.ts';
 import { CliError, usageError } from './cli-error.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import type { CliIo } from './io.ts';
@@ -105,4 +106,17 @@ function checkInput(bytes: Buffer): Buffer {
     );
   }
   return bytes;
+}
+
+/** A JSON object with other members set; all else stays as it was written. Throws exit 2 for what is no object. */
+export function withMembers(json: Buffer, members: Readonly<Record<string, unknown>>): string {
+  const tree = readTree(json.toString('utf8'));
+  if (tree.kind !== 'object') throw usageError('That is to be a JSON object: {…}.');
+  const set = Object.entries(members)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => [name, readTree(JSON.stringify(value))] as const);
+  return renderTree(
+    { kind: 'object', members: new Map([...tree.members, ...set]) },
+    { maxLength: Infinity, maxDepth: Infinity },
+  );
 }

@@ -9,7 +9,7 @@ export interface Answer {
 /** Calls and reads the answer. Throws where nobody answers within half a minute. */
 export async function call(
   base: string,
-  method: 'GET' | 'POST' | 'PATCH',
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
   path: string,
   body?: unknown,
   token?: string,

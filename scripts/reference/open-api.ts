@@ -10,6 +10,8 @@ import { registerFlowRoutes } from '../../services/producer/http/flows.routes.ts
 import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
 import { registerHistoryRoutes } from '../../services/producer/http/history.routes.ts';
 import { registerQueueRoutes } from '../../services/producer/http/queues.routes.ts';
+import { FlowStarter } from '../../services/producer/flow-starter.ts';
+import { registerScheduleRoutes } from '../../services/producer/http/schedules.routes.ts';
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { registerFollowRoutes } from '../../services/producer/http/follow.routes.ts';
@@ -36,7 +38,17 @@ export async function describeTaskApi(): Promise<Api> {
   return await describe('Warren Task API', (app, metrics) => {
     const tasks = taskDeps(metrics);
     registerTaskRoutes(app, tasks);
-    registerFlowRoutes(app, { ...tasks, holdReasonOf: never, flowBytes: tasks.batchBytes });
+    const flows = { ...tasks, holdReasonOf: never };
+    const starter = new FlowStarter(flows);
+    const flowBytes = tasks.batchBytes;
+    registerFlowRoutes(app, { ...flows, starter, flowBytes });
+    registerScheduleRoutes(app, {
+      ...flows,
+      starter,
+      metrics,
+      clock: systemClock,
+      limits: { task: tasks.limits, flowBytes },
+    });
     registerQueueRoutes(app, { ...tasks, readyOf: never });
     registerFileRoutes(
       app,
@@ -60,7 +72,16 @@ export async function describeTaskApi(): Promise<Api> {
     registerRetentionRoutes(app, {
       db: noDatabase as unknown as Database,
       clock: systemClock,
-      rules: { tasks: [], ripeMs: 1, shortestMs: 1, spanMs: 1, lettersMs: 1, replaysMs: 1, flowsMs: 1 },
+      rules: {
+        tasks: [],
+        ripeMs: 1,
+        shortestMs: 1,
+        spanMs: 1,
+        lettersMs: 1,
+        replaysMs: 1,
+        flowsMs: 1,
+        occurrencesMs: 1,
+      },
     });
   });
 }

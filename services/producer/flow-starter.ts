@@ -66,7 +66,7 @@ export class FlowStarter {
       const earlier = idempotency === undefined ? undefined : await takeWholeKey(tx, createdBy, idempotency, becomes);
       if (earlier !== undefined) return { holder: earlier, isReplayed: true };
       const holder = await takeKey(tx, body, id);
-      if (holder === id) return { started: await this.#accept(tx, [this.#number(flow)]), holder, isReplayed: false };
+      if (holder === id) return { started: await this.accept(tx, [flow]), holder, isReplayed: false };
       // Thrown in here, so that the key of a refused request is not kept.
       if (body.onConflict === 'reject') throw refusal(holder);
       if (idempotency !== undefined) await run(tx, moveIdempotencyKey, createdBy, idempotency.key, holder);
@@ -76,19 +76,29 @@ export class FlowStarter {
     return { kind: 'existing', id: holder, isReplayed };
   }
 
+  /**
+   * Takes the business key of a flow, inside a transaction; gives the flow that holds it from now on. Before the flow is accepted, so that
+   * the same transaction may decide otherwise.
+   */
+  async takeKey(tx: Queryable, { body, id }: Pick<PlannedFlow, 'body' | 'id'>): Promise<string> {
+    return await takeKey(tx, body, id);
+  }
+
+  /** Accepts flows that hold their keys, inside a transaction. Gives what is to be done once that is committed. */
+  async accept(tx: Queryable, flows: readonly PlannedFlow[]): Promise<() => readonly StartedFlow[]> {
+    return await this.#accept(
+      tx,
+      flows.map((flow) => this.#number(flow)),
+    );
+  }
+
   /** Of those that have no key, none is left out; one that Postgres refuses takes no other along. */
   async #startTogether(batch: readonly PlannedFlow[]): Promise<readonly (StartedFlow | WarrenError)[]> {
     const { db, log } = this.#deps;
     return await runSplitting<PlannedFlow, StartedFlow | WarrenError>(
       db,
       batch,
-      async (flows) =>
-        (
-          await this.#accept(
-            db,
-            flows.map((flow) => this.#number(flow)),
-          )
-        )(),
+      async (flows) => (await this.accept(db, flows))(),
       ({ body }, thrown) => {
         const err = toError(thrown);
         log.warn('flow refused by postgres', { flow: body.name, err });

@@ -31,6 +31,8 @@ export interface RetentionRules {
   readonly replaysMs: number;
   /** Milliseconds that a flow is kept once it ended: as long as the last of its steps may be. */
   readonly flowsMs: number;
+  /** Milliseconds that it is known what became of an instant of a schedule: as long as the task of it that succeeded. */
+  readonly occurrencesMs: number;
 }
 
 const DAY_MS = 86_400_000;
@@ -63,6 +65,7 @@ export function readRules(retention: Config['retention']): RetentionRules {
     lettersMs: deadMs,
     replaysMs,
     flowsMs: Math.max(...tasks.map(({ keptMs }) => keptMs)),
+    occurrencesMs: succeededMs,
   };
 }
 

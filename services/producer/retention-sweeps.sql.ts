@@ -90,6 +90,25 @@ export const sweepFlows = statement<[keptMs: number]>()({
   columns: { id: 'uuid?' },
 });
 
+/** What became of instants of schedules, `$1` milliseconds ago, but for what waits and runs still. Index: occurrences_decided_at. */
+export const sweepOccurrences = statement<[keptMs: number]>()({
+  name: 'sweep_occurrences',
+  text: sql`
+    with old as materialized (
+      select schedule_id, at, is_manual
+        from occurrences
+       where decided_at < clock_timestamp() - $1::float8 * interval '1 ms' and state <> 'waiting' and not is_open
+       order by decided_at
+       limit 500
+         for update skip locked
+    )
+    delete from occurrences o
+     using old w
+     where o.schedule_id = w.schedule_id and o.at = w.at and o.is_manual = w.is_manual
+    returning o.schedule_id as id`,
+  columns: { id: 'uuid' },
+});
+
 /** Counts of letters by hour of groups, older than `$1` milliseconds. Index: failure_group_hours_hour. */
 export const sweepGroupHours = statement<[keptMs: number]>()({
   name: 'sweep_group_hours',

@@ -26,7 +26,7 @@ import {
 import { planRound } from './retention-plan.ts';
 import type { Range, RetentionPlan } from './retention-plan.ts';
 import type { RetentionRules } from './retention-rules.ts';
-import { sweepFlows, sweepGroupHours, sweepLetters, sweepReplays } from './retention-sweeps.sql.ts';
+import { sweepFlows, sweepGroupHours, sweepLetters, sweepOccurrences, sweepReplays } from './retention-sweeps.sql.ts';
 
 /** What retention needs. */
 export interface RetentionDeps extends Omit<LoopDeps, 'round'> {
@@ -177,12 +177,13 @@ export function createRetention(
 /** Removes by age what is not a task. True where more of it is left. */
 async function sweep(
   { db, metrics }: RetentionDeps,
-  { flowsMs, lettersMs, replaysMs }: RetentionRules,
+  { flowsMs, lettersMs, occurrencesMs, replaysMs }: RetentionRules,
 ): Promise<boolean> {
   const sweeps = [
     ['dead_letters', async () => (await run(db, sweepLetters, lettersMs)).length],
     ['replays', async () => (await run(db, sweepReplays, replaysMs)).length],
     ['flows', async () => (await run(db, sweepFlows, flowsMs)).length],
+    ['occurrences', async () => (await run(db, sweepOccurrences, occurrencesMs)).length],
     ['failure_group_hours', async () => (await run(db, sweepGroupHours, lettersMs)).length],
   ] as const;
   let hasMore = false;

@@ -20,6 +20,7 @@ import { Callbacks } from './callbacks.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { Estimates } from './estimates.ts';
 import { createFairDispatcher } from './fair-dispatcher.ts';
+import { FlowStarter } from './flow-starter.ts';
 import { createFlowTimers } from './flow-timers.ts';
 import { createForgetting } from './forgetting.ts';
 import { registerFlowRoutes } from './http/flows.routes.ts';
@@ -29,6 +30,7 @@ import { registerFollowRoutes } from './http/follow.routes.ts';
 import { createFileSweeper } from './file-sweeper.ts';
 import { registerFileRoutes } from './http/files.routes.ts';
 import { registerLedgerRoutes } from './http/ledger.routes.ts';
+import { registerScheduleRoutes } from './http/schedules.routes.ts';
 import { registerQueueRoutes } from './http/queues.routes.ts';
 import { registerRetentionRoutes } from './http/retention.routes.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
@@ -42,6 +44,7 @@ import { createReconciler } from './reconciler.ts';
 import { createReleaser } from './releaser.ts';
 import { readRules } from './retention-rules.ts';
 import { createRetention } from './retention.ts';
+import { createScheduler } from './scheduler.ts';
 import { Submitter } from './submit.ts';
 
 /** Bodies of a batch, in bodies of one task. */
@@ -96,6 +99,12 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     const taskId = newId<string>();
     return { ...submission, taskId, ...(await inputs.keep(taskId, submission.input)) };
   };
+  const flowBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
+  const flows = { db, log, invite, holdReasonOf };
+  const starter = new FlowStarter(flows);
+  // What a schedule starts stands in its row, and does not go through the store of files.
+  const runLimits = { task: { ...limits, messageBytes: config.limits.messageBytes }, flowBytes };
+  const schedules = { ...flows, clock, catalog, limits: runLimits, starter, metrics };
   const submit = (submission: Submission): Promise<Acceptance> => submitter.submit(submission);
   const ingress = new Ingress(
     {
@@ -157,20 +166,10 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       ],
       addRoutes: (app) => {
         const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds };
-        const batchBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
-        const submitted = { submit, storeInput, inputs, limits, batchBytes };
+        const submitted = { submit, storeInput, inputs, limits, batchBytes: flowBytes };
         registerTaskRoutes(app, { db, log, catalog, metrics, invite, isOutboxFull, ...submitted, ...followed });
-        registerFlowRoutes(app, {
-          db,
-          log,
-          catalog,
-          metrics,
-          invite,
-          isOutboxFull,
-          holdReasonOf,
-          limits,
-          flowBytes: batchBytes,
-        });
+        registerFlowRoutes(app, { ...flows, catalog, metrics, isOutboxFull, starter, limits, flowBytes });
+        registerScheduleRoutes(app, schedules);
         registerFollowRoutes(app, { clock, follower, estimates });
         registerQueueRoutes(app, { db, log, catalog, readyOf: (queue) => depths.get(queue) });
         registerHistoryRoutes(app, { db, log, depth: limits.depth });
@@ -237,6 +236,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       },
       { name: 'releaser', part: createReleaser(loops) },
       { name: 'flow timers', part: createFlowTimers(loops) },
+      { name: 'scheduler', part: createScheduler({ ...loops, ...schedules }, config.scheduler) },
       { name: 'fair dispatcher', part: createFairDispatcher(loops) },
       { name: 'retention', part: createRetention(loops, rules, config.retention) },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },

@@ -6,7 +6,7 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
-import type { ParamsOf } from '../../shared/postgres/statement.ts';
+import type { ParamsOf, Queryable } from '../../shared/postgres/statement.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
@@ -44,10 +44,14 @@ interface Asked {
 /** Rounds after which a submission whose input is in the store must have met something, or its file is gone. */
 const MOST_ROUNDS = 10;
 
-interface Numbered {
+/** A task that is to be inserted. */
+export interface NumberedTask {
   readonly id: string;
-  readonly asked: Asked;
   readonly submission: Submission;
+}
+
+interface Numbered extends NumberedTask {
+  readonly asked: Asked;
 }
 
 /** Accepts checked submissions in groups. */
@@ -101,26 +105,10 @@ export class Submitter {
 
   /** One transaction. `undefined` for what met an id or a key that was taken before. */
   async #insert(items: readonly Numbered[]): Promise<(Acceptance | undefined)[]> {
-    const rows = await run(this.#deps.db, acceptTasks, ...columnsOf(items, this.#deps.holdReasonOf));
-    const byId = new Map(rows.map((row) => [row.id, row]));
-    const outboxId = rows.find((row) => row.outbox_id !== null)?.outbox_id;
-    if (outboxId !== undefined && outboxId !== null) {
-      const invitations = items
-        .filter(({ id }) => byId.get(id)?.is_invited === true)
-        .map(({ id, submission: { type, queue, priority } }) => ({ taskId: id, type, queue, priority, generation: 1 }));
-      void this.#deps.invite({ id: outboxId, invitations }); // never rejects; the answer does not wait for the broker
-    }
-    return items.map(({ id }) => {
-      const row = byId.get(id);
-      if (row === undefined) return undefined;
-      return {
-        kind: 'accepted',
-        id,
-        state: row.state === 'pending' ? 'pending' : 'scheduled',
-        acceptedAt: row.accepted_at,
-        runAt: row.run_at ?? undefined,
-      };
-    });
+    const { answers, invitations } = await insertTasks(this.#deps.db, items, this.#deps.holdReasonOf);
+    // Never rejects; the answer does not wait for the broker.
+    if (invitations !== undefined) void this.#deps.invite(invitations);
+    return answers;
   }
 
   #refuse({ submission }: Numbered, thrown: unknown): Acceptance {
@@ -131,6 +119,46 @@ export class Submitter {
       fault: { code: 'field-invalid', field: 'task', reason: `cannot be stored: ${err.message}` },
     };
   }
+}
+
+/**
+ * Inserts tasks. `answers` says what became of each, `undefined` for one that met an id or a key that was taken before; `invitations` are to be published
+ * once the transaction is committed. Throws as `Queryable.query`.
+ */
+export async function insertTasks(
+  db: Queryable,
+  items: readonly NumberedTask[],
+  holdReasonOf: SubmitterDeps['holdReasonOf'],
+): Promise<{ readonly answers: (Acceptance | undefined)[]; readonly invitations: OutboxRow | undefined }> {
+  const rows = await run(db, acceptTasks, ...columnsOf(items, holdReasonOf));
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const outboxId = rows.find((row) => row.outbox_id !== null)?.outbox_id ?? undefined;
+  const invited = items.filter(({ id }) => byId.get(id)?.is_invited === true);
+  const invitations =
+    outboxId === undefined
+      ? undefined
+      : {
+          id: outboxId,
+          invitations: invited.map(({ id, submission: { type, queue, priority } }) => ({
+            taskId: id,
+            type,
+            queue,
+            priority,
+            generation: 1,
+          })),
+        };
+  const answers = items.map(({ id }): Acceptance | undefined => {
+    const row = byId.get(id);
+    if (row === undefined) return undefined;
+    return {
+      kind: 'accepted',
+      id,
+      state: row.state === 'pending' ? 'pending' : 'scheduled',
+      acceptedAt: row.accepted_at,
+      runAt: row.run_at ?? undefined,
+    };
+  });
+  return { answers, invitations };
 }
 
 /** A file that was swept before its task was written, after an hour of standing still, does not come back. */
@@ -156,7 +184,7 @@ function splitByMessageId(batch: readonly Asked[]): { now: Asked[]; later: Asked
 
 /** The columns of `acceptTasks`. A column that no task uses is null, so that it costs nothing. */
 function columnsOf(
-  items: readonly Numbered[],
+  items: readonly NumberedTask[],
   holdReasonOf: SubmitterDeps['holdReasonOf'],
 ): ParamsOf<typeof acceptTasks> {
   const pick = <T>(read: (submission: Submission) => T | undefined): (T | null)[] | null => {

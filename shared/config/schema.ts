@@ -200,6 +200,15 @@ export const SCHEMA = {
     intervalMs: integer('Milliseconds between two looks at what is due.', 250, 10, 60_000),
     maxBatch: integer('Tasks made pending by one statement at most.', 500, 1, 5_000),
   },
+  scheduler: {
+    intervalMs: integer('Milliseconds between two looks at schedules that are due.', 500, 50, 60_000),
+    lateAfterMs: integer(
+      'Milliseconds after which an instant of a schedule was missed: it is then caught up as its schedule says.',
+      60_000,
+      1_000,
+      3_600_000,
+    ),
+  },
   sweeper: {
     intervalMs: integer('Milliseconds between two looks at the outbox.', 1_000, 50, 60_000),
     afterMs: integer(

@@ -68,6 +68,16 @@ export const METRICS = {
     'Submissions answered with a task that was there before, by what told that.',
     [label('door', ['http', 'amqp']), label('by', ['message id', 'idempotency key', 'unique key', 'business key'])],
   ),
+  occurrences: counter('warren_schedule_occurrences_total', 'Instants of schedules, by what became of them and why.', [
+    label('state', ['started', 'waiting', 'skipped']),
+    label('why', ['none', 'overlap', 'full', 'replaced', 'missed', 'paused', 'refused', 'unique']),
+  ]),
+  occurrenceDelay: histogram(
+    'warren_schedule_delay_seconds',
+    'From an instant of a schedule to the start of what is for it, jitter included; without what waited or was caught up.',
+    [],
+    [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3_600],
+  ),
   // Invitations and publishes.
   invitations: counter('warren_invitations_total', 'Invitations written to the outbox, by the role that wrote them.', [
     label('by', ['submit', 'dispatcher', 'worker', 'reaper', 'reconciler', 'aging', 'replay', 'edit']),
@@ -177,7 +187,7 @@ export const METRICS = {
   ]),
   retiredPartitions: counter('warren_retired_partitions_total', 'Partitions of tasks that were dropped.', []),
   retentionSwept: counter('warren_retention_swept_total', 'Rows beside the tasks that went by their age.', [
-    label('table', ['dead_letters', 'replays', 'flows', 'failure_group_hours']),
+    label('table', ['dead_letters', 'replays', 'flows', 'occurrences', 'failure_group_hours']),
   ]),
   retentionPostponed: counter('warren_retention_postponed_total', 'Steps of retention put off for want of a lock.', []),
   retentionBehindSeconds: gauge(

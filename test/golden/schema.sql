@@ -504,6 +504,28 @@ create table migrations;
   applied_at timestamp with time zone not null default clock_timestamp()
   constraint migrations_pkey PRIMARY KEY (name)
 
+create table occurrences;
+  schedule_id uuid not null
+  at timestamp with time zone not null
+  is_manual boolean not null default false
+  state text not null
+  cause text not null
+  from_at timestamp with time zone
+  why text
+  detail text
+  run_id uuid
+  is_flow boolean not null default false
+  is_open boolean not null default false
+  outcome text
+  asked_by text
+  decided_at timestamp with time zone not null default clock_timestamp()
+  constraint occurrences_cause_check CHECK ((cause = ANY (ARRAY['due'::text, 'catchUp'::text, 'manual'::text])))
+  constraint occurrences_pkey PRIMARY KEY (schedule_id, at, is_manual)
+  constraint occurrences_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'started'::text, 'skipped'::text])))
+  CREATE INDEX occurrences_decided_at ON occurrences USING btree (decided_at);
+  CREATE INDEX occurrences_open ON occurrences USING btree (schedule_id, at) WHERE is_open;
+  CREATE INDEX occurrences_waiting ON occurrences USING btree (schedule_id, at) WHERE (state = 'waiting'::text);
+
 create table once_runs;
   task_id uuid not null
   key text not null
@@ -648,6 +670,25 @@ create table run_times with (fillfactor=50);
   weights double precision[] not null
   weighed_at timestamp with time zone not null default clock_timestamp()
   constraint run_times_pkey PRIMARY KEY (type)
+
+create table schedules with (fillfactor=50);
+  id uuid not null
+  name text not null
+  definition text not null
+  source text not null
+  created_at timestamp with time zone not null default clock_timestamp()
+  created_by text not null
+  updated_at timestamp with time zone not null default clock_timestamp()
+  updated_by text not null
+  paused_at timestamp with time zone
+  paused_by text
+  pause_reason text
+  next_at timestamp with time zone
+  wake_at timestamp with time zone
+  constraint schedules_pkey PRIMARY KEY (id)
+  constraint schedules_source_check CHECK ((source = ANY (ARRAY['api'::text, 'code'::text])))
+  CREATE UNIQUE INDEX schedules_name ON schedules USING btree (name);
+  CREATE INDEX schedules_wake_at ON schedules USING btree (wake_at) WHERE (wake_at IS NOT NULL);
 
 create table task_retirement_counts with (fillfactor=50);
   hour integer not null

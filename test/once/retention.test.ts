@@ -262,3 +262,25 @@ test('whoever reads for long does not make others wait: retention gives way and 
   await settled(db, [PAST]);
   await expectNoDifference();
 });
+
+test('what became of instants of schedules goes after its time; what waits or runs stays', async () => {
+  await db.query({
+    text: `insert into occurrences (schedule_id, at, state, cause, is_open, decided_at)
+           select gen_random_uuid(), now() - n * interval '1 day', state, 'due', is_open, now() - n * interval '1 day'
+             from generate_series(1, 40) n
+             cross join (values ('started', false), ('started', true), ('waiting', false), ('skipped', false)) s (state, is_open)`,
+  });
+  await using _retention = await openRetention(db);
+  await eventually(async () => {
+    const left = await rows(
+      db,
+      'select state, is_open, count(*)::int as n from occurrences group by 1, 2 order by 1, 2',
+    );
+    expect(left).toEqual([
+      { state: 'skipped', is_open: false, n: 29 },
+      { state: 'started', is_open: false, n: 29 },
+      { state: 'started', is_open: true, n: 40 },
+      { state: 'waiting', is_open: false, n: 40 },
+    ]);
+  });
+});

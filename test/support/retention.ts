@@ -31,6 +31,7 @@ export function someRules(rules: Partial<RetentionRules> = {}): RetentionRules {
     lettersMs: 90 * DAY,
     replaysMs: 90 * DAY,
     flowsMs: 90 * DAY,
+    occurrencesMs: 30 * DAY,
     ...rules,
   };
 }

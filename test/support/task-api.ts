@@ -25,6 +25,8 @@ import type { FollowRoutesDeps } from '../../services/producer/http/follow.route
 import { registerFlowRoutes } from '../../services/producer/http/flows.routes.ts';
 import { registerLedgerRoutes } from '../../services/producer/http/ledger.routes.ts';
 import { registerHistoryRoutes } from '../../services/producer/http/history.routes.ts';
+import { FlowStarter } from '../../services/producer/flow-starter.ts';
+import { registerScheduleRoutes } from '../../services/producer/http/schedules.routes.ts';
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
 import { registerQueueRoutes } from '../../services/producer/http/queues.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
@@ -161,16 +163,22 @@ export async function openTaskApi(
           invite: async (row) => await Promise.resolve(invited.push(row) > 0),
           isOutboxFull: () => isFull,
         });
-        registerFlowRoutes(app, {
+        const flows = {
           db: db.database,
           log,
           catalog,
           metrics,
-          invite: async (row) => await Promise.resolve(invited.push(row) > 0),
-          isOutboxFull: () => isFull,
-          holdReasonOf: (queue) => catalog.holdReasonOf(queue),
-          limits: DEFAULT_LIMITS,
-          flowBytes: DEFAULT_LIMITS.messageBytes * 32,
+          invite: async (row: OutboxRow) => await Promise.resolve(invited.push(row) > 0),
+          holdReasonOf: (queue: string) => catalog.holdReasonOf(queue),
+        };
+        const starter = new FlowStarter(flows);
+        const flowBytes = DEFAULT_LIMITS.messageBytes * 32;
+        registerFlowRoutes(app, { ...flows, starter, isOutboxFull: () => isFull, limits: DEFAULT_LIMITS, flowBytes });
+        registerScheduleRoutes(app, {
+          ...flows,
+          starter,
+          clock: systemClock,
+          limits: { task: DEFAULT_LIMITS, flowBytes },
         });
         registerQueueRoutes(app, { db: db.database, log, catalog, readyOf: () => 7 });
         registerHistoryRoutes(app, { db: db.database, log, depth: DEFAULT_LIMITS.depth });

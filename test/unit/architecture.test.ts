@@ -19,6 +19,7 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'filter', 'files'],
   'dead-letters': ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'tasks', 'filter'],
   flows: ['tasks'],
+  schedules: ['postgres', 'amqp', 'tasks', 'flows'],
   http: ['lifecycle', 'config', 'observability', 'resilience', 'tasks'],
 };
 const BELOW_ALL = ['errors', 'time', 'text'];
@@ -52,6 +53,8 @@ const PACKAGES: readonly { readonly name: string; readonly within: readonly stri
   { name: 'commander', within: ['cli/'] },
   { name: 'fastify', within: ['shared/http/'] },
   { name: 'uuid', within: ['shared/tasks/ids.ts'] },
+  { name: 'croner', within: ['shared/schedules/calendar.ts'] },
+  { name: 'temporal-polyfill', within: ['shared/schedules/calendar.ts'] },
   { name: '@aws-sdk/client-s3', within: ['shared/files/s3-store.ts'] },
   { name: '@aws-sdk/lib-storage', within: ['shared/files/s3-store.ts'] },
   { name: 'nodemailer', within: ['services/worker/builtin/alert-mail.ts'] },

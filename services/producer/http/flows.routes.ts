@@ -12,7 +12,7 @@ import { isUuid, newId } from '../../../shared/tasks/ids.ts';
 import { sliceMember } from '../../../shared/tasks/json.ts';
 import type { SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
 import type { TypeCatalog } from '../../../shared/tasks/type-catalog.ts';
-import { FlowStarter } from '../flow-starter.ts';
+import type { FlowStarter } from '../flow-starter.ts';
 import { endFlow, findFlow, findFlows, retryMany, retryOne, sendSignal } from '../flows.ts';
 import type { FlowsDeps } from '../flows.ts';
 import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
@@ -43,6 +43,7 @@ import { documented, problem } from './tasks.schema.ts';
 export interface FlowRoutesDeps extends FlowsDeps {
   readonly catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss'>;
   readonly limits: Pick<SubmissionLimits, 'messageBytes' | 'depth'>;
+  readonly starter: FlowStarter;
   /** Bytes of the body of a flow. */
   readonly flowBytes: number;
   /** True where the outbox has reached its bound, because the broker has been away for long. */
@@ -76,8 +77,7 @@ export function registerFlowRoutes(app: App, deps: FlowRoutesDeps): void {
 }
 
 function addStart(app: App, deps: FlowRoutesDeps): void {
-  const { catalog, flowBytes, limits, metrics } = deps;
-  const starter = new FlowStarter(deps);
+  const { catalog, flowBytes, limits, metrics, starter } = deps;
   const keys = new IdempotencyKeys();
   const schema = {
     summary: 'Start a flow: tasks that wait for each other',

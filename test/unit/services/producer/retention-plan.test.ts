@@ -15,6 +15,7 @@ const defaults = {
   deadMs: 90 * DAY,
   replaysMs: 90 * DAY,
   flowsMs: 90 * DAY,
+  occurrencesMs: 30 * DAY,
   types: [] as readonly string[],
   spanMs: 0,
 };
