@@ -16,9 +16,10 @@ import { MIGRATIONS_DIR } from '../shared/tasks/backbone.ts';
 import { DEFAULT_QUEUE } from '../shared/tasks/define-task.ts';
 import type { CommandContext } from './context.ts';
 import type { DevOptions } from './dev.ts';
+import { applyChecked } from './apply-schedules.ts';
 import { escapeText } from './escape.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { loadTypes, withDatabase } from './installation.ts';
+import { loadModules, withDatabase } from './installation.ts';
 import { renderFields } from './render.ts';
 import { textAt } from './view.ts';
 
@@ -72,6 +73,7 @@ export async function runDevFleet(context: CommandContext, options: DevOptions):
       context,
       services.map(([, service]) => addressOf(service)),
     );
+    await applySchedulesOf(context, config);
     announce(context, config, new Map(services));
     await untilAborted(AbortSignal.any([io.interrupted, ending.signal]));
     context.remark('Stopping; what runs is finished first. Ctrl-C again ends it at once.\n');
@@ -91,9 +93,21 @@ async function configure({ io, options }: CommandContext, { tasks, queues }: Dev
   const first = load(given);
   const level = first.sources.get('log.level') === 'default' ? { WARREN_LOG_LEVEL: 'warn' } : {};
   if (first.sources.get('worker.queues') !== 'default') return load({ ...given, ...level });
-  const types = await loadTypes(io.clock, first.config.worker.tasks);
+  const types = (await loadModules(io.clock, first.config.worker.tasks)).all();
   const names = new Set([DEFAULT_QUEUE, ...types.map(({ queue }) => queue)]);
   return load({ ...given, ...level, WARREN_QUEUES: [...names].map((name) => `${name}:${CONCURRENCY}`).join(',') });
+}
+
+/** Schedules that the modules define, once their types are announced. */
+async function applySchedulesOf(context: CommandContext, config: Config): Promise<void> {
+  const schedules = (await loadModules(context.io.clock, config.worker.tasks)).schedules();
+  if (schedules.length === 0) return;
+  const changes = await withDatabase(
+    context,
+    config,
+    async (database) => await applyChecked(context, { database, config, schedules, isDryRun: false, isPruned: false }),
+  );
+  for (const { name, change } of changes) context.remark(`schedule ${escapeText(name)}: ${change}\n`);
 }
 
 function announce(context: CommandContext, config: Config, services: ReadonlyMap<string, Service>): void {

@@ -4,6 +4,7 @@
  */
 import { createBuiltInTypes } from '../services/worker/builtin/all.ts';
 import { loadRegistry } from '../services/worker/registry.ts';
+import type { Registry } from '../services/worker/registry.ts';
 import type { AmqpConnection } from '../shared/amqp/connection.ts';
 import { topologyOf } from '../shared/amqp/topology.ts';
 import type { Topology } from '../shared/amqp/topology.ts';
@@ -16,7 +17,6 @@ import type { Database } from '../shared/postgres/pool.ts';
 import { run } from '../shared/postgres/statement.ts';
 import { createConnection, createDatabase } from '../shared/tasks/backbone.ts';
 import { DEFAULT_QUEUE } from '../shared/tasks/define-task.ts';
-import type { TaskType } from '../shared/tasks/define-task.ts';
 import type { Clock } from '../shared/time/clock.ts';
 import type { CommandContext } from './context.ts';
 import { listQueues } from './installation.sql.ts';
@@ -82,8 +82,7 @@ export function wantedTopology(connection: AmqpConnection, config: Config, queue
   });
 }
 
-/** Task types of modules, and the built-in ones, as a worker would load them. Throws `task-module-invalid`. */
-export async function loadTypes(clock: Clock, modules: readonly string[]): Promise<readonly TaskType[]> {
-  const builtIn = createBuiltInTypes(clock);
-  return (await loadRegistry({ modules, baseDir: process.cwd(), builtIn })).all();
+/** Task types of modules, and the built-in ones, as a worker would load them, and schedules. Throws `task-module-invalid`. */
+export async function loadModules(clock: Clock, modules: readonly string[]): Promise<Registry> {
+  return await loadRegistry({ modules, baseDir: process.cwd(), builtIn: createBuiltInTypes(clock) });
 }

@@ -4,12 +4,14 @@ import { isAbsolute, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
+import { isScheduleInCode } from '../../shared/schedules/define-schedule.ts';
+import type { ScheduleInCode } from '../../shared/schedules/define-schedule.ts';
 import { isTaskType } from '../../shared/tasks/define-task.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 
 /** What to load. */
 export interface RegistryOptions {
-  /** Paths (`./tasks/mail.js`), file URLs or package names. Every export made by `defineTask` is taken. */
+  /** Paths (`./tasks/mail.js`), file URLs or package names. Every export made by `defineTask` or `defineSchedule` is taken. */
   readonly modules: readonly string[];
   /** Directory from which paths and packages are found. */
   readonly baseDir: string;
@@ -26,9 +28,11 @@ interface Registered {
 /** Task types by name. A Map, so that no name (`constructor`) finds what nobody registered. */
 export class Registry {
   readonly #types: ReadonlyMap<string, Registered>;
+  readonly #schedules: readonly ScheduleInCode[];
 
-  constructor(types: ReadonlyMap<string, Registered>) {
+  constructor(types: ReadonlyMap<string, Registered>, schedules: readonly ScheduleInCode[]) {
     this.#types = types;
+    this.#schedules = schedules;
   }
 
   find(name: string): TaskType | undefined {
@@ -43,6 +47,11 @@ export class Registry {
   all(): TaskType[] {
     return [...this.#types.values()].map(({ type }) => type);
   }
+
+  /** The schedules that the modules define. */
+  schedules(): readonly ScheduleInCode[] {
+    return this.#schedules;
+  }
 }
 
 /**
@@ -51,17 +60,28 @@ export class Registry {
  */
 export async function loadRegistry(options: RegistryOptions): Promise<Registry> {
   const types = new Map<string, Registered>(options.builtIn.map((type) => [type.name, { type, module: undefined }]));
+  const schedules = new Map<string, ScheduleInCode>();
   for (const module of options.modules) {
     const url = locate(module, options.baseDir);
-    const found = Object.values(await load(module, url)).filter((value) => isTaskType(value));
-    if (found.length === 0) throw invalid(module, 'exports nothing that was made by defineTask');
+    const exported = Object.values(await load(module, url));
+    const found = exported.filter((value) => isTaskType(value));
+    const defined = exported.filter((value) => isScheduleInCode(value));
+    if (found.length + defined.length === 0)
+      throw invalid(module, 'exports nothing that was made by defineTask or defineSchedule');
+    for (const each of defined) {
+      const { name } = each.schedule;
+      const known = schedules.get(name);
+      if (known !== undefined && known.definition !== each.definition)
+        throw invalid(module, `the schedule ${name} is defined twice`);
+      schedules.set(name, each);
+    }
     for (const type of found) {
       const known = types.get(type.name);
       if (known !== undefined && known.type !== type) throw invalid(module, `${type.name} is defined twice`);
       if (known === undefined) types.set(type.name, { type, module: url });
     }
   }
-  return new Registry(types);
+  return new Registry(types, [...schedules.values()]);
 }
 
 async function load(module: string, url: string): Promise<Record<string, unknown>> {

@@ -143,7 +143,7 @@ export const CATALOGUE = {
   'host-not-allowed': wrong(403, 'This host may not be called; see httpRequest.allowHosts and webhooks.allowHosts.'),
   // Programs.
   'config-invalid': wrong(500, 'The configuration has faults.'),
-  'task-module-invalid': wrong(500, 'A task module does not export task types made by defineTask.'),
+  'task-module-invalid': wrong(500, 'A task module defines no task type or schedule, or one that breaks a rule.'),
   'server-unreachable': later(503, 'The Warren service does not answer; is it running? See `warren doctor`.'),
   'wait-timeout': later(504, 'The task had not ended when the wait was over.'),
   internal: wrong(500, 'Something went wrong inside; the log of the service says more.'),

@@ -31,8 +31,8 @@ export interface Editor {
   readonly address?: string;
 }
 
-/** What was done, or is to be done, to a schedule. */
-export type Change = 'created' | 'changed' | 'unchanged' | 'removed';
+/** What was done, or is to be done, to a schedule; `gone`: no code names it any more, and it stays. */
+export type Change = 'created' | 'changed' | 'unchanged' | 'gone' | 'removed';
 
 /** A schedule with its text. */
 export interface Defined {
@@ -112,13 +112,13 @@ export interface CodeChange {
 }
 
 /**
- * Makes the schedules that come from code what the code says: new ones are made, others changed, and those taken away that it names no more. What is
- * paused stays so. Throws `schedule-exists` where one of the API has the name.
+ * Makes the schedules that come from code what the code says: new ones are made and others changed; those that it names no more are taken away where
+ * `isPruned`, since other code may name them. What is paused stays so. Throws `schedule-exists` where one of the API has the name.
  */
 export async function applySchedules(
   db: Transactional,
   schedules: readonly Defined[],
-  { editor, isDryRun }: { readonly editor: Editor; readonly isDryRun: boolean },
+  { editor, isDryRun, isPruned }: { readonly editor: Editor; readonly isDryRun: boolean; readonly isPruned: boolean },
 ): Promise<readonly CodeChange[]> {
   return await inTransaction(db, async (tx) => {
     const known = new Map((await run(tx, lockCodeSchedules)).map((row) => [row.name, row]));
@@ -140,8 +140,8 @@ export async function applySchedules(
       }
     }
     for (const row of known.values()) {
-      changes.push({ name: row.name, change: 'removed', before: row.definition });
-      if (isDryRun) continue;
+      changes.push({ name: row.name, change: isPruned ? 'removed' : 'gone', before: row.definition });
+      if (isDryRun || !isPruned) continue;
       await execute(tx, deleteSchedule, row.id);
       await audit(tx, 'schedule.remove', row.name, editor, { before: row.definition });
     }

@@ -181,6 +181,46 @@ test('config print shows values, sources and no secrets', async () => {
   expect(changed.stdout).not.toContain('default');
 });
 
+test('schedules of the code are made, changed and taken away as it says, and belong to it', async () => {
+  await run(['migrate']);
+  const apply = async (file: string, ...more: readonly string[]): Promise<CliRun> => {
+    const module = fileURLToPath(new URL(`../support/task-modules/${file}`, import.meta.url));
+    return await run(['types', 'apply', '--tasks', module, ...more]);
+  };
+  const changes = async (...args: Parameters<typeof apply>): Promise<readonly string[]> => {
+    const done = await apply(...args, '--json');
+    expect([done.exitCode, done.stderr]).toEqual([0, '']);
+    const { schedules } = done.json<{ schedules: { name: string; change: string }[] }>();
+    return schedules.map(({ name, change }) => `${name} ${change}`);
+  };
+  const names = async (): Promise<unknown> =>
+    (await db.database.query({ text: `select name, source, paused_by from schedules order by name` })).rows;
+
+  expect(await changes('scheduled.ts')).toEqual(['nightly created', 'weekly created']);
+  expect(await changes('scheduled.ts')).toEqual(['nightly unchanged', 'weekly unchanged']);
+  // What an operator paused stays so.
+  await db.database.query({
+    text: `update schedules set paused_at = now(), paused_by = 'anna' where name = 'nightly'`,
+  });
+  const planned = await apply('scheduled-later.ts', '--dry-run');
+  expect(planned).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('Nothing was changed.') });
+  expect(planned.stdout).toMatch(
+    /~ schedule nightly changed\n {2}- .*"0 2 [^]*\n {2}\+ .*"30 2 [^]*\? schedule weekly gone/,
+  );
+  expect(await changes('scheduled-later.ts')).toEqual(['nightly changed', 'weekly gone']);
+  const kept = { source: 'code', paused_by: null };
+  expect(await names()).toEqual([
+    { ...kept, name: 'nightly', paused_by: 'anna' },
+    { ...kept, name: 'weekly' },
+  ]);
+  expect(await changes('scheduled-later.ts', '--prune')).toEqual(['nightly unchanged', 'weekly removed']);
+  expect(await names()).toEqual([{ ...kept, name: 'nightly', paused_by: 'anna' }]);
+
+  const wrong = await apply('scheduled-wrong.ts');
+  expect([wrong.exitCode, wrong.stderr]).toEqual([65, expect.stringMatching(/flow\.steps\.settle\.input/)]);
+  expect(await names()).toHaveLength(1);
+});
+
 test.each(['broken.ts', 'empty.ts', 'nowhere.ts'])('types apply says why it cannot take %s', async (file) => {
   const module = fileURLToPath(new URL(`../support/task-modules/${file}`, import.meta.url));
   const { exitCode, stderr } = await run(['types', 'apply', '--tasks', module]);
