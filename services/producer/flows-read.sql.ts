@@ -108,7 +108,7 @@ export const readFlowSteps = statement<[flowId: string]>()({
       ) d on true
      where s.flow_id = $1::uuid
      group by s.kind, s.name, t.state
-     order by min(s.step), t.state`,
+     order by s.kind <> 'step', min(s.step), t.state`,
   columns: {
     kind: 'text?',
     name: 'text?',

@@ -86,7 +86,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   );
   const progress = new Progress({ db, clock, log, random, onFailure });
   const once = new DatabaseOnceStore({ db, clock, log, random });
-  const steps = new DatabaseStepAdder({ db, clock, log, random }, config.limits);
+  const steps = new DatabaseStepAdder({ db, clock, log, random, metrics }, config.limits);
   const { schema } = config.postgres;
   const attemptLogs = new AttemptLogs({ db, clock, log, random, metrics, onFailure });
   const measures: Measures = new Measures({ db, clock, log, random, onFailure, started: () => intake.starts });

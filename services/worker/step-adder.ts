@@ -7,6 +7,7 @@ import type { StepToAdd } from '../../shared/flows/added-step.ts';
 import { MOST_STEPS } from '../../shared/flows/flow-body.ts';
 import { MOST_EDGES } from '../../shared/flows/plan-flow.ts';
 import type { FlowLimits } from '../../shared/flows/plan-flow.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
 import type { AddedSteps } from '../../shared/tasks/add-step.ts';
 import { askUntilAnswered } from './ask-until-answered.ts';
@@ -27,12 +28,17 @@ export interface StepAdder {
   add(proof: AttemptProof, asked: AskedStep, signal: AbortSignal): Promise<AddedSteps>;
 }
 
+/** What adding needs. */
+export interface StepAdderDeps extends AskDeps {
+  readonly metrics: Pick<Metrics, 'tasksAccepted'>;
+}
+
 /** Adds them in Postgres. */
 export class DatabaseStepAdder implements StepAdder {
-  readonly #deps: AskDeps;
+  readonly #deps: StepAdderDeps;
   readonly #limits: FlowLimits;
 
-  constructor(deps: AskDeps, limits: FlowLimits) {
+  constructor(deps: StepAdderDeps, limits: FlowLimits) {
     this.#deps = deps;
     this.#limits = limits;
   }
@@ -44,12 +50,14 @@ export class DatabaseStepAdder implements StepAdder {
       const { code, field, reason } = read.fault;
       throw new WarrenError(code, { field, reason });
     }
-    return await askUntilAnswered(
+    const added = await askUntilAnswered(
       this.#deps,
       proof,
       { what: 'addStep', signal },
       async () => await this.#add(proof, read.step),
     );
+    if (!added.duplicate) this.#deps.metrics.tasksAccepted.add(added.taskIds.length, read.step.spec.type, 'flow');
+    return added;
   }
 
   async #add({ taskId, attempt, claimId }: AttemptProof, { name, spec, members }: StepToAdd): Promise<AddedSteps> {

@@ -23,7 +23,7 @@ const LEVELS_AROUND = 2;
 export interface StepToAdd {
   readonly name: string;
   /** Type, queue, priority, maxAttempts, delayMs, onFailure, after, isGroup. */
-  readonly spec: Readonly<Record<string, unknown>>;
+  readonly spec: Readonly<Record<string, unknown>> & { readonly type: string };
   /** One a task. */
   readonly members: readonly MemberToAdd[];
 }

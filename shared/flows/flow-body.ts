@@ -53,7 +53,9 @@ export const step = z.strictObject(
     inputs: z
       .array(z.record(z.string(), z.unknown(), 'must be an object'), 'must be a list of inputs')
       .optional()
-      .describe('In place of input: a group, one task for each; 0 to 10 000.'),
+      .describe(
+        'In place of input: a group, one task for each; 0 to 10 000. Of none: steps of the flow may add some while they run.',
+      ),
     after: z
       .array(name, 'must be a list of names of steps')
       .optional()

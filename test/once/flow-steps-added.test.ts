@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call } from '../../scripts/call.ts';
 import { DatabaseStepAdder } from '../../services/worker/step-adder.ts';
+import { createMetrics } from '../../shared/observability/metrics.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
-import { aHandBack, addTask, count, openWorker, partDeps, rows } from '../support/core.ts';
+import { aHandBack, addTask, count, deadlocks, once, openFaulty, openWorker, partDeps, rows } from '../support/core.ts';
 import { openDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
@@ -12,6 +13,7 @@ import { endedFlow, readFlow, resultOf, startFlow, statesOf, stepOf } from '../s
 import type { Json } from '../support/flows.ts';
 
 const step = 'flow.step';
+const x = { name: 'x', type: step };
 const group = (pieces: number, more: Json = {}): Json => ({ name: 'encode', type: step, pieces, ...more });
 /** Split, encode what it comes to, join: how many there are only the first step knows. */
 const splitAndJoin = (input: Json, more: Json = {}, type = 'flow.split'): Json => ({
@@ -104,20 +106,32 @@ test('single steps: their input is what the adding step gave, or is made of resu
 });
 
 test('members are added to a group that has some, by each of a group of steps; what follows the group waits for all', async () => {
+  const before = await deadlocks(fleet.database.database);
+  const x2 = { name: 'more', type: step, inputs: [{}] };
   const flow = await ended({
     steps: {
-      slow: { type: step, input: { ms: 500 } },
       encode: { type: step, inputs: [{ give: 'a' }, { give: 'b' }] },
-      split: { type: 'flow.split', inputs: [adding(group(2)), adding(group(3))] },
-      joined: { type: step, after: ['slow'], input: { all: { $result: 'encode' } } },
+      split: { type: 'flow.split', inputs: upTo(20).map(() => adding(group(3), x2)) },
+      joined: { type: step, after: ['split'], input: { all: { $result: 'encode' } } },
     },
   });
-  expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 11 } });
+  expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 2 + 20 + 20 * 4 + 1 } });
   const { all } = (await resultOf(fleet, flow, 'joined')) as { readonly all: readonly unknown[] };
-  expect([all.slice(0, 2), all.slice(2).toSorted((a, b) => Number(a) - Number(b))]).toEqual([
-    ['a', 'b'],
-    [0, 0, 1, 1, 2],
-  ]);
+  expect(all.slice(0, 2)).toEqual(['a', 'b']);
+  expect(all.slice(2).toSorted((a, b) => Number(a) - Number(b))).toEqual(upTo(60).map((n) => Math.floor(n / 20)));
+  expect(await deadlocks(fleet.database.database)).toBe(before);
+});
+
+test('what was added adds to its own group, level by level, and the step after it waits for all of that', async () => {
+  const nested = (levels: number): Json =>
+    levels === 0
+      ? {}
+      : adding({ name: 'encode', type: 'flow.split', inputs: [nested(levels - 1), nested(levels - 1)] });
+  const flow = await ended(splitAndJoin(nested(3)));
+  expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 2 + 2 + 4 + 8 } });
+  expect(stepOf(flow, 'joined')).toMatchObject({ level: 4, after: expect.arrayContaining(['split', 'encode']) });
+  const { all } = (await resultOf(fleet, flow, 'joined')) as { readonly all: readonly unknown[] };
+  expect(all).toHaveLength(14);
 });
 
 test('an attempt that failed after it added, and is repeated, finds what it added', async () => {
@@ -198,40 +212,102 @@ test('a replay of the step that died, and a retry from it, make what it added an
   expect(members).toEqual(upTo(3).map(() => ({ state: 'succeeded', earlier: 1 })));
 });
 
-test('what was added is undone with the rest: members of a declared group by its undo, before what they came from', async () => {
-  const { journal } = fleet;
-  const flow = await ended({
-    onFailure: 'compensate',
+test.each([
+  ['without members', []],
+  ['with one', [{ give: 's' }]],
+])(
+  'what was added is undone with the rest: members of a group declared %s by its undo, before what they came from',
+  async (what, inputs) => {
+    const { journal } = fleet;
+    const flow = await ended({
+      onFailure: 'compensate',
+      steps: {
+        split: {
+          type: 'flow.split',
+          input: adding(group(3)),
+          undo: { type: step, input: { journal, name: `un-split ${what}` } },
+        },
+        encode: {
+          type: step,
+          inputs,
+          after: ['split'],
+          undo: { type: step, input: { journal, name: `un-encode ${what}`, give: { $result: 'encode' } } },
+        },
+        joined: { type: step, after: ['encode'], input: { failures: 2 } },
+      },
+    });
+    expect(flow).toMatchObject({ state: 'failed', phase: 'undo' });
+    expect(statesOf(flow)).toMatchObject({
+      'undo encode': { succeeded: inputs.length + 3 },
+      'undo split': 'succeeded',
+    });
+    const undone = fleet.entries().filter(({ note }) => note?.startsWith('un-') === true && note.endsWith(what));
+    expect(undone.map(({ note }) => note)).toEqual([
+      ...upTo(inputs.length + 3).map(() => `un-encode ${what}`),
+      `un-split ${what}`,
+    ]);
+    const { rows: gave } = await fleet.database.database.query({
+      text: `select convert_from(t.result, 'UTF8') as result from flow_steps s join tasks t on t.id = s.task_id
+            where s.flow_id = $1 and s.name = 'undo encode' order by s.member`,
+      values: [flow['id']],
+    });
+    expect(gave.map((row) => (row as { readonly result: string }).result)).toEqual([
+      ...inputs.map(({ give }) => JSON.stringify(give)),
+      ...upTo(3).map(String),
+    ]);
+  },
+);
+
+test('a step that waits for a signal waits for what is added first, and its time runs anew from then; inputs refer to signals', async () => {
+  const id = await startFlow(fleet, {
+    onFailure: 'continue',
     steps: {
+      encode: { type: step, inputs: [{ give: 1 }] },
       split: {
         type: 'flow.split',
-        input: adding(group(3)),
-        undo: { type: step, input: { journal, name: 'un-split' } },
+        input: { ...adding({ ...x, name: 'encode', inputs: [{ ms: 1_200 }] }), beforeMs: 100 },
       },
-      encode: {
-        type: step,
-        inputs: [],
-        after: ['split'],
-        undo: { type: step, input: { journal, name: 'un-encode', give: { $result: 'encode' } } },
+      late: { type: step, after: ['encode'], signal: { name: 'never', timeoutMs: 800 } },
+      go: { type: step, signal: { name: 'go' } },
+      asked: {
+        type: 'flow.split',
+        after: ['go'],
+        input: adding({ ...x, input: { got: { $signal: 'go', path: '/n' } } }),
       },
-      joined: { type: step, after: ['encode'], input: { failures: 2 } },
     },
   });
-  expect(flow).toMatchObject({ state: 'failed', phase: 'undo' });
-  expect(statesOf(flow)).toMatchObject({ 'undo encode': { succeeded: 3 }, 'undo split': 'succeeded' });
-  const undone = fleet.entries().filter(({ note }) => note?.startsWith('un-'));
-  expect(undone.map(({ note }) => note)).toEqual(['un-encode', 'un-encode', 'un-encode', 'un-split']);
-  const { rows: gave } = await fleet.database.database.query({
-    text: `select convert_from(t.result, 'UTF8') as result from flow_steps s join tasks t on t.id = s.task_id
-            where s.flow_id = $1 and s.name = 'undo encode' order by s.member`,
+  await call(fleet.producer().url, 'POST', `/v1/flows/${id}/signals/go`, { data: { n: [1.5] } });
+  const flow = await endedFlow(fleet, id);
+  expect(flow).toMatchObject({ state: 'partial' });
+  expect(statesOf(flow)).toMatchObject({ encode: { succeeded: 2 }, late: 'expired', x: 'succeeded' });
+  expect(await resultOf(fleet, flow, 'x')).toEqual({ got: [1.5] });
+  const { rows: times } = await fleet.database.database.query({
+    text: `select max(t.finished_at) filter (where s.name = 'late') - max(t.finished_at) filter (where s.name = 'encode') > interval '700 ms' as is_late
+             from flow_steps s join tasks t on t.id = s.task_id where s.flow_id = $1`,
+    values: [id],
+  });
+  expect(times).toEqual([{ is_late: true }]);
+});
+
+test('what was added has the business key of its flow, and an erasure leaves nothing of how it was asked for', async () => {
+  const flow = await ended({
+    ...splitAndJoin(adding(group(2)), { undo: { type: step, input: { secret: 'of Mary' } } }),
+    businessType: 'person',
+    businessKey: 'mary',
+  });
+  const erasure = { businessKey: 'mary', reason: 'request 7' };
+  const { status, body } = await call(fleet.producer().url, 'POST', '/v1/erasures', erasure);
+  expect([status, body]).toMatchObject([200, { erased: { tasks: 4 } }]);
+  const { rows: left } = await fleet.database.database.query({
+    text: `select count(*) filter (where f.groups is not null or s.added_as is not null or s.refs is not null or s.spec is not null)::int4 as n
+             from flows f join flow_steps s on s.flow_id = f.id where f.id = $1`,
     values: [flow['id']],
   });
-  expect(gave).toEqual([{ result: '0' }, { result: '1' }, { result: '2' }]);
+  expect(left).toEqual([{ n: 0 }]);
 });
 
 describe('what cannot be added is refused by name, and the handler may go on', () => {
   test('its members', async () => {
-    const x = { name: 'x', type: step };
     const bad: readonly (readonly [Json, string, string, RegExp])[] = [
       [{ name: '1bad', type: step }, 'field-invalid', 'name', /must be a letter/],
       [{ name: 'x' }, 'field-invalid', 'type', /is required/],
@@ -332,7 +408,8 @@ test('invariant 2: an attempt that has lost its claim adds nothing, and 20 that 
   await using opened = await openDatabase();
   const db = opened.database;
   const worker = await openWorker(db);
-  const adder = new DatabaseStepAdder({ ...partDeps, db }, { messageBytes: 10_000, depth: 8 });
+  const metrics = createMetrics({ service: 'worker', version: '', withProcess: false });
+  const adder = new DatabaseStepAdder({ ...partDeps, db, metrics }, { messageBytes: 10_000, depth: 8 });
   const { signal } = new AbortController();
   const taskId = await addTask(db);
   await announceQueues(db, ['default']);
@@ -353,12 +430,17 @@ test('invariant 2: an attempt that has lost its claim adds nothing, and 20 that 
   const asked = { name: 'more', options: JSON.stringify({ type: 'test.noop', inputs: [{ n: 1 }, { n: 2 }] }) };
   await expect(adder.add(lost, asked, signal)).rejects.toMatchObject({ code: 'claim-lost' });
   expect(await count(db, 'flow_steps')).toBe(1);
+  await using faulty = await openFaulty(db);
+  faulty.fault = once('add_steps', 'lose');
+  const unheard = new DatabaseStepAdder({ ...partDeps, db: faulty, metrics }, { messageBytes: 10_000, depth: 8 });
+  expect(await unheard.add(claim, { ...asked, name: 'first' }, signal)).toMatchObject({ duplicate: true });
+  expect(await count(db, 'flow_steps')).toBe(3);
   const answers = await Promise.all(upTo(20).map(async () => await adder.add(claim, asked, signal)));
   expect(answers.filter(({ duplicate }) => !duplicate)).toHaveLength(1);
   expect(new Set(answers.map(({ taskIds }) => taskIds.join()))).toHaveProperty('size', 1);
-  expect(await count(db, 'flow_steps', `flow_id = '${flow?.id ?? ''}'`)).toBe(3);
-  expect(await rows(db, 'select steps_total, steps_open from flows')).toEqual([{ steps_total: 3, steps_open: 3 }]);
+  expect(await count(db, 'flow_steps', `flow_id = '${flow?.id ?? ''}'`)).toBe(5);
+  expect(await rows(db, 'select steps_total, steps_open from flows')).toEqual([{ steps_total: 5, steps_open: 5 }]);
   expect(await worker.settles.succeed(claim, undefined)).toBe('succeeded');
   await expect(adder.add(claim, asked, signal)).rejects.toMatchObject({ code: 'claim-lost' });
-  expect(await count(db, 'tasks', `state = 'pending'`)).toBe(2);
+  expect(await count(db, 'tasks', `state = 'pending'`)).toBe(4);
 });
