@@ -2,6 +2,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { renderInput } from './input.ts';
 import type { TaskTypeLike } from './task-type.ts';
 import { checkBySchema } from './testing-schema.ts';
@@ -17,6 +18,19 @@ export interface RunOptions {
   readonly openBreakers?: readonly string[];
   /** Side effects that earlier attempts have done, by key, with their results: `ctx.once` gives these and does not do them again. */
   readonly done?: Readonly<Record<string, unknown>>;
+  /** Steps that earlier attempts have added: `ctx.addStep` finds these. */
+  readonly added?: readonly AddedStep[];
+}
+
+/** A step, or a group of them, that a handler added to its flow. */
+export interface AddedStep {
+  readonly name: string;
+  readonly type: string;
+  /** As the handlers would read them: written as JSON, and read back. Of a single step one; none where it gets what the adding step gave. */
+  readonly inputs: readonly unknown[];
+  readonly isGroup: boolean;
+  /** What else was said: queue, priority, maxAttempts, delayMs, onFailure, after. */
+  readonly options: Readonly<Record<string, unknown>>;
 }
 
 /** A file that a handler saved. */
@@ -45,6 +59,8 @@ export type TaskRun<Result = unknown> = (
   readonly breakers: readonly string[];
   /** What `ctx.once` has kept, by key, that of earlier attempts included. */
   readonly done: Readonly<Record<string, unknown>>;
+  /** Steps that were added, in order, those of earlier attempts included. */
+  readonly added: readonly AddedStep[];
   /** Files, by the id in the reference that the handler got. */
   readonly files: Readonly<Record<string, SavedFile>>;
 };
@@ -88,6 +104,7 @@ export async function runTask<Input extends object, Result>(
     breakers: context.used,
     done: context.done,
     files: context.files,
+    added: context.added,
   };
   const checked = await checkBySchema(type, JSON.parse(renderInput(input)));
   if (checked.kind === 'refused') {
@@ -135,6 +152,7 @@ class FakeContext {
   readonly used: string[] = [];
   readonly done: Record<string, unknown>;
   readonly files: Record<string, SavedFile> = {};
+  readonly added: AddedStep[];
   settled: { readonly result: unknown } | undefined;
   readonly #running = new Map<string, Promise<unknown>>();
   readonly log: Logger;
@@ -147,7 +165,9 @@ class FakeContext {
     signal,
     openBreakers = [],
     done = {},
+    added = [],
   }: RunOptions) {
+    this.added = [...added];
     this.done = { ...done };
     this.taskId = taskId;
     this.attempt = attempt;
@@ -180,6 +200,32 @@ class FakeContext {
     this.done[key] = value === undefined ? undefined : (JSON.parse(JSON.stringify(value)) as unknown);
     return this.done[key];
   }
+
+  /** A step is added once; the same again is found, and other content under its name is refused. */
+  readonly addStep = async (
+    name: string,
+    { type, input, inputs, ...options }: NewStep,
+  ): Promise<{ taskIds: readonly string[]; duplicate: boolean }> => {
+    await Promise.resolve();
+    if (input !== undefined && inputs !== undefined)
+      throw new TypeError('inputs must not be given together with input');
+    const given = inputs ?? (input === undefined ? [] : [input]);
+    const field = (index: number): string => (inputs === undefined ? 'input' : `inputs[${index}]`);
+    const step: AddedStep = {
+      name,
+      type,
+      inputs: given.map((each, index) => JSON.parse(renderInput(each, field(index))) as unknown),
+      isGroup: inputs !== undefined,
+      options: JSON.parse(JSON.stringify(options)) as AddedStep['options'],
+    };
+    const before = this.added.find((each) => each.name === name);
+    if (before !== undefined && !isDeepStrictEqual(before, step)) {
+      throw new TypeError(`step ${name} was added before with other content`);
+    }
+    if (before === undefined) this.added.push(step);
+    const taskIds = (step.isGroup ? given : [input]).map((_each, index) => `${name}-${index}`);
+    return { taskIds, duplicate: before !== undefined };
+  };
 
   /** The transaction is the handler's: here it is not looked at. */
   readonly settleWith = async (_client: unknown, result?: unknown): Promise<void> => {
@@ -214,6 +260,12 @@ class FakeContext {
   async end(): Promise<void> {
     if (this.#dir !== undefined) await rm(await this.#dir, { recursive: true, force: true });
   }
+}
+
+interface NewStep extends Readonly<Record<string, unknown>> {
+  readonly type: string;
+  readonly input?: object;
+  readonly inputs?: readonly object[];
 }
 
 async function bytesOf(source: string | Uint8Array | AsyncIterable<Uint8Array>): Promise<Uint8Array> {

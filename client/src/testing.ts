@@ -11,7 +11,7 @@ import type { EnqueuedOrRefused, EnqueueManyOptions, NewTask } from './http-clie
 import { checkBySchema } from './testing-schema.ts';
 
 export { runTask } from './testing-run.ts';
-export type { LogLine, ProgressWord, RunOptions, SavedFile, TaskRun } from './testing-run.ts';
+export type { AddedStep, LogLine, ProgressWord, RunOptions, SavedFile, TaskRun } from './testing-run.ts';
 
 /** A task that was enqueued in a test. */
 export interface EnqueuedTask<Input = unknown> {

@@ -113,11 +113,11 @@ export const eraseBeside = statement<[taskIds: readonly string[]]>()({
         join flows f on f.id = t.flow_id
        where t.id = any($1::uuid[]) and f.finished_at is not null
     ), flow as (
-      update flows f set business_key = null, tags = null, cancel_reason = null from part_of p where f.id = p.id
+      update flows f set business_key = null, tags = null, cancel_reason = null, groups = null from part_of p where f.id = p.id
     ), key as (
       delete from flow_keys k using part_of p where k.flow_id = p.id
     ), made_of as (
-      update flow_steps s set pieces = null, refs = null, spec = null from part_of p where s.flow_id = p.id
+      update flow_steps s set pieces = null, refs = null, spec = null, added_as = null from part_of p where s.flow_id = p.id
     ), signalled as (
       update flow_signals g set data = 'null' from part_of p where g.flow_id = p.id
     ), held as (

@@ -2,6 +2,7 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError } from '../../shared/errors/warren-error.ts';
 import type { FlowBody } from '../../shared/flows/flow-body.ts';
+import type { PlannedGroup } from '../../shared/flows/empty-groups.ts';
 import type { PlannedStep } from '../../shared/flows/plan-flow.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
 import type { ParamsOf, Queryable } from '../../shared/postgres/statement.ts';
@@ -28,6 +29,7 @@ export interface PlannedFlow {
   readonly id: string;
   readonly body: FlowBody;
   readonly steps: readonly PlannedStep[];
+  readonly groups?: Readonly<Record<string, PlannedGroup>> | undefined;
   readonly createdBy: string;
   /** The Idempotency-Key of the request, of `createdBy`. */
   readonly idempotency?: Submission['idempotency'];
@@ -228,6 +230,7 @@ function columnsOf(flows: readonly NumberedFlow[]): ParamsOf<typeof acceptFlows>
     steps.map(({ flow }) => flow.createdBy),
     some(({ flow }) => flow.body.businessKey),
     some(({ flow }) => tagsOf(flow)),
+    flows.map(({ flow: { groups } }) => (groups === undefined ? null : JSON.stringify(groups))),
   ];
 }
 

@@ -108,7 +108,7 @@ export const readFlowSteps = statement<[flowId: string]>()({
       ) d on true
      where s.flow_id = $1::uuid
      group by s.kind, s.name, t.state
-     order by min(s.step), t.state`,
+     order by s.kind <> 'step', min(s.step), t.state`,
   columns: {
     kind: 'text?',
     name: 'text?',
@@ -132,7 +132,7 @@ export const readFlowSteps = statement<[flowId: string]>()({
   },
 });
 
-/** Which step waits for which, by their names: the members of a group have the same ones after them. */
+/** Which step waits for which, by their names: the members of a group have the same ones after them, but for what is added as they run. */
 export const readFlowEdges = statement<[flowId: string]>()({
   name: 'read_flow_edges',
   text: sql`
@@ -140,7 +140,9 @@ export const readFlowEdges = statement<[flowId: string]>()({
       from flow_steps s
       cross join unnest(s.next) as u (step)
       cross join lateral (select f.name from flow_steps f where f.flow_id = $1::uuid and f.step = u.step offset 0) n
-     where s.flow_id = $1::uuid and coalesce(s.member, 0) = 0 and s.kind = 'step'`,
+     where s.flow_id = $1::uuid and s.kind = 'step'
+       and (coalesce(s.member, 0) = 0 or s.added_by is not null
+            or s.step in (select a.added_by from flow_steps a where a.flow_id = $1::uuid and a.added_by is not null))`,
   columns: { before: 'text', after: 'text' },
 });
 

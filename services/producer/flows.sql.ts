@@ -74,13 +74,14 @@ export const acceptFlows = statement<
     publishers: readonly string[],
     taskKeys: readonly (string | null)[] | null,
     taskTags: readonly (string | null)[] | null,
+    groups: readonly (string | null)[],
   ]
 >()({
   name: 'accept_flows',
   text: sql`
     with asked as (
-      select * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-        as w (id, name, business_type, business_key, on_failure, tags, created_by)
+      select * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $36::text[])
+        as w (id, name, business_type, business_key, on_failure, tags, created_by, groups)
     ), keyed as (
       insert into flow_keys as k (business_type, business_key, flow_id)
       select business_type, business_key, id from asked where business_key is not null order by 1, 2
@@ -101,8 +102,9 @@ export const acceptFlows = statement<
     ), counts as (
       select flow_id, count(task_id)::int4 as n from wanted group by flow_id
     ), flow as (
-      insert into flows (id, name, business_type, business_key, on_failure, steps_total, steps_open, tags, created_by, state, finished_at)
-      select f.id, f.name, f.business_type, f.business_key, f.on_failure, c.n, c.n, f.tags::text[], f.created_by,
+      insert into flows (id, name, business_type, business_key, on_failure, steps_total, steps_open, tags, created_by, groups, state,
+                         finished_at)
+      select f.id, f.name, f.business_type, f.business_key, f.on_failure, c.n, c.n, f.tags::text[], f.created_by, f.groups::jsonb,
              case when c.n = 0 then 'succeeded' else 'pending' end::flow_state, case when c.n = 0 then clock_timestamp() end
         from fresh f
         cross join lateral (select coalesce((select n from counts where flow_id = f.id), 0) as n) c

@@ -14,6 +14,7 @@ import type { OnceStore } from './once-store.ts';
 import { OnceRuns } from './once.ts';
 import { renderJson, unstorable } from './result-json.ts';
 import { settleWith } from './settle-with.ts';
+import type { StepAdder } from './step-adder.ts';
 
 /** What a handler says of how far it is. */
 export interface ProgressWord {
@@ -35,6 +36,8 @@ export interface ContextDeps {
   readonly onProgress: (taskId: TaskId, attempt: number, word: ProgressWord) => void;
   /** Where side effects are kept. */
   readonly once: OnceStore;
+  /** Adds steps to flows. */
+  readonly steps: StepAdder;
   /** Schema of Warren's tables. */
   readonly schema: string;
   /** Called before a handler settles in a transaction of its own. */
@@ -116,6 +119,25 @@ export class AttemptContext implements TaskContext {
       maxBytes: this.#identity.resultMaxBytes,
     });
     return this.#once.once;
+  }
+
+  get addStep(): TaskContext['addStep'] {
+    return async (name, options) => {
+      const rendered = renderJson(options, Infinity);
+      if ('fault' in rendered) throw new WarrenError('field-invalid', { field: 'options', reason: rendered.fault });
+      // Its transaction may hold the task's row, which the handler would wait for and never get.
+      if (this.#mayBeSettled) {
+        throw new WarrenError('step-refused', {
+          field: 'task',
+          reason: 'is settled by settleWith; add steps before that',
+        });
+      }
+      return await this.#deps.steps.add(
+        this.#identity,
+        { name: String(name), options: rendered.bytes?.toString('utf8') ?? 'null' },
+        this.signal,
+      );
+    };
   }
 
   get settleWith(): TaskContext['settleWith'] {

@@ -1,21 +1,9 @@
 /** Where side effects of tasks are kept: asks Postgres until it answers, or the attempt is cut off. */
-import { toError } from '../../shared/errors/to-error.ts';
-import { isWarrenError } from '../../shared/errors/warren-error.ts';
-import type { Logger } from '../../shared/observability/log.ts';
-import { isWorthTelling } from '../../shared/observability/repeats.ts';
-import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
-import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import { MOST_ONCE_KEYS } from '../../shared/tasks/once.ts';
-import type { Clock } from '../../shared/time/clock.ts';
+import { askUntilAnswered } from './ask-until-answered.ts';
+import type { AskDeps, AttemptProof } from './ask-until-answered.ts';
 import { dropOnce, finishOnce, startOnce, takeOverOnce } from './once.sql.ts';
-
-/** The proof of an attempt: what every step of it must show. */
-export interface AttemptProof {
-  readonly taskId: string;
-  readonly attempt: number;
-  readonly claimId: string;
-}
 
 /** One step of a side effect. `runId` is the same each time that a step is asked for again. Plain data: it crosses threads. */
 export type OnceStep =
@@ -38,47 +26,25 @@ export interface OnceStore {
   ask(proof: AttemptProof, step: OnceStep, signal: AbortSignal): Promise<OnceAnswer>;
 }
 
-/** What the store needs. */
-export interface DatabaseOnceStoreDeps {
-  readonly db: Database;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly random: () => number;
-}
-
-const LONGEST_PAUSE_MS = 2_000;
 const DONE: OnceAnswer = { kind: 'done' };
 const FENCED: OnceAnswer = { kind: 'fenced' };
 
 /** Keeps them in Postgres. */
 export class DatabaseOnceStore implements OnceStore {
-  readonly #deps: DatabaseOnceStoreDeps;
+  readonly #deps: AskDeps;
 
-  constructor(deps: DatabaseOnceStoreDeps) {
+  constructor(deps: AskDeps) {
     this.#deps = deps;
   }
 
   /** A step whose answer was lost may have been committed: each is such that asking again under its `runId` changes nothing. */
   async ask(proof: AttemptProof, step: OnceStep, signal: AbortSignal): Promise<OnceAnswer> {
-    const { db, clock, log, random } = this.#deps;
-    for (let tries = 0; ; tries += 1) {
-      try {
-        return await retryConflicts(db, async () => await this.#ask(proof, step));
-      } catch (thrown) {
-        if (signal.aborted || !isWarrenError(thrown, 'database-unavailable')) throw thrown;
-        if (isWorthTelling(tries + 1)) {
-          const { taskId, attempt } = proof;
-          log.warn('side effect waits for postgres', {
-            taskId,
-            attempt,
-            step: step.kind,
-            tries: tries + 1,
-            err: toError(thrown),
-          });
-        }
-        await clock.sleep(Math.min(50 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + random() / 2), signal);
-      }
-    }
+    return await askUntilAnswered(
+      this.#deps,
+      proof,
+      { what: `once: ${step.kind}`, signal },
+      async () => await this.#ask(proof, step),
+    );
   }
 
   async #ask({ taskId, attempt, claimId }: AttemptProof, step: OnceStep): Promise<OnceAnswer> {

@@ -8,7 +8,8 @@ import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import { MOST_ONCE_KEYS, faultOfOnceKey } from '../../shared/tasks/once.ts';
 import type { Once, OnceOptions } from '../../shared/tasks/once.ts';
-import type { AttemptProof, OnceAnswer, OnceStep, OnceStore } from './once-store.ts';
+import type { AttemptProof } from './ask-until-answered.ts';
+import type { OnceAnswer, OnceStep, OnceStore } from './once-store.ts';
 import { renderJson } from './result-json.ts';
 
 /** What the side effects of one attempt need. */

@@ -4,7 +4,7 @@ import { WarrenError } from '../../shared/errors/warren-error.ts';
 import { encodeParameter } from '../../shared/postgres/statement.ts';
 import type { Columns, RowOf, Statement } from '../../shared/postgres/statement.ts';
 import type { SettlingClient } from '../../shared/tasks/settling-client.ts';
-import type { AttemptProof } from './once-store.ts';
+import type { AttemptProof } from './ask-until-answered.ts';
 import { enterSchema, leaveSchema, markTransaction, spoilTransaction, unmarkTransaction } from './settle-with.sql.ts';
 import { readSettled, settleSucceeded } from './settles.sql.ts';
 

@@ -15,7 +15,9 @@ import { AttemptContext } from './context.ts';
 import type { ProgressWord } from './context.ts';
 import { isDependencyFailure } from './dependency-failure.ts';
 import type { FileToSave } from './file-saver.ts';
+import type { AddedSteps } from '../../shared/tasks/add-step.ts';
 import type { OnceAnswer, OnceStep } from './once-store.ts';
+import type { AskedStep } from './step-adder.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
 const PROGRESS_EVERY_MS = 100;
@@ -38,6 +40,7 @@ export async function runInThread(call: ThreadCall): Promise<Outcome> {
       saveFile: (file) => line.saveFile(file),
       onProgress: (_taskId, _attempt, word) => line.progress(word),
       once: { ask: async (_proof, step) => await line.once(step) },
+      steps: { add: async (_proof, asked) => await line.addStep(asked) },
       schema: call.schema,
       onSettleWith: () => line.say({ kind: 'settlesWith' }),
       lineClock: undefined, // the worker keeps what it is told, also of a thread that it kills
@@ -129,8 +132,13 @@ class WorkerLine {
   async once(step: OnceStep): Promise<OnceAnswer> {
     const answer = await this.#ask((id) => ({ kind: 'onceAsked', id, step }));
     if (answer.kind === 'onceAnswered') return answer.answer;
-    if (answer.kind === 'onceFailed') throw new WarrenError(answer.code, { ...answer.facts });
-    throw new WarrenError('internal', { reason: answer.kind });
+    throw refusedAs(answer);
+  }
+
+  async addStep(asked: AskedStep): Promise<AddedSteps> {
+    const answer = await this.#ask((id) => ({ kind: 'stepAsked', id, asked }));
+    if (answer.kind === 'stepAdded') return answer.added;
+    throw refusedAs(answer);
   }
 
   /** The worker reads from a path; bytes and streams are written to a file of the attempt first. */
@@ -204,6 +212,12 @@ class WorkerLine {
     this.#answers.get(message.id)?.(message);
     this.#answers.delete(message.id);
   }
+}
+
+function refusedAs(answer: ToThread): WarrenError {
+  return answer.kind === 'askFailed'
+    ? new WarrenError(answer.code, { ...answer.facts })
+    : new WarrenError('internal', { reason: answer.kind });
 }
 
 function failureOf(answer: ToThread): Error {

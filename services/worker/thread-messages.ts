@@ -4,7 +4,9 @@ import type { ErrorCode } from '../../shared/errors/catalogue.ts';
 import type { FileDescription, FileReference } from '../../shared/files/file-reference.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import type { ProgressWord } from './context.ts';
+import type { AddedSteps } from '../../shared/tasks/add-step.ts';
 import type { OnceAnswer, OnceStep } from './once-store.ts';
+import type { AskedStep } from './step-adder.ts';
 
 /** One call. */
 export interface ThreadCall {
@@ -45,6 +47,7 @@ export type FromThread =
   | { readonly kind: 'saveAsked'; readonly id: number; readonly path: string; readonly description: FileDescription }
   | { readonly kind: 'breakerAsked'; readonly id: number; readonly name: string }
   | { readonly kind: 'onceAsked'; readonly id: number; readonly step: OnceStep }
+  | { readonly kind: 'stepAsked'; readonly id: number; readonly asked: AskedStep }
   /** The handler settles in a transaction of its own, from its thread. */
   | { readonly kind: 'settlesWith' }
   /**
@@ -58,8 +61,9 @@ export type ToThread =
   | { readonly kind: 'abort'; readonly code: 'attempt-timeout' | 'attempt-interrupted'; readonly facts: object }
   | { readonly kind: 'tempDir'; readonly id: number; readonly path: string | undefined; readonly reason: string }
   | { readonly kind: 'onceAnswered'; readonly id: number; readonly answer: OnceAnswer }
-  /** The step could not be done. */
-  | { readonly kind: 'onceFailed'; readonly id: number; readonly code: ErrorCode; readonly facts: object }
+  | { readonly kind: 'stepAdded'; readonly id: number; readonly added: AddedSteps }
+  /** What was asked could not be done. */
+  | { readonly kind: 'askFailed'; readonly id: number; readonly code: ErrorCode; readonly facts: object }
   | { readonly kind: 'saved'; readonly id: number; readonly reference: FileReference }
   | { readonly kind: 'saveFailed'; readonly id: number; readonly failure: SaveFailure }
   | { readonly kind: 'breakerLetThrough'; readonly id: number }

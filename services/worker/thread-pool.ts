@@ -12,8 +12,10 @@ import type { FileDescription } from '../../shared/files/file-reference.ts';
 import { NonRetryable } from '../../shared/tasks/handler-errors.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
 import type { AttemptContext } from './context.ts';
-import type { AttemptProof, OnceStep, OnceStore } from './once-store.ts';
+import type { AttemptProof } from './ask-until-answered.ts';
+import type { OnceStore } from './once-store.ts';
 import type { AttemptToRun, ThreadCallOptions, ThreadRun, Threads } from './run-handler.ts';
+import type { StepAdder } from './step-adder.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
 /** What the pool needs. */
@@ -22,6 +24,8 @@ export interface ThreadPoolDeps {
   readonly moduleOf: (taskType: string) => string | undefined;
   /** Where side effects are kept. */
   readonly once: OnceStore;
+  /** Adds steps to flows. */
+  readonly steps: StepAdder;
   /** Schema of Warren's tables. */
   readonly schema: string;
 }
@@ -70,7 +74,7 @@ export class ThreadPool implements Threads {
   run(attempt: AttemptToRun, ctx: AttemptContext, call: ThreadCallOptions): ThreadRun {
     const killing = new AbortController();
     const channel = new MessageChannel();
-    const speaker = new ThreadSpeaker(channel.port1, ctx, { store: this.#deps.once, proof: proofOf(attempt) });
+    const speaker = new ThreadSpeaker(channel.port1, ctx, this.#deps, proofOf(attempt));
     return {
       outcome: this.#run(attempt, ctx, call, channel.port2, killing.signal).finally(() => speaker.close()),
       abort: (reason) => speaker.abort(reason),
@@ -167,7 +171,8 @@ export class ThreadPool implements Threads {
 class ThreadSpeaker {
   readonly #port: MessagePort;
   readonly #ctx: AttemptContext;
-  readonly #once: { readonly store: OnceStore; readonly proof: AttemptProof };
+  readonly #deps: Pick<ThreadPoolDeps, 'once' | 'steps'>;
+  readonly #proof: AttemptProof;
   readonly #calls = new Map<number, (how: 'well' | 'failed' | 'left') => void>();
   /** What the failure of a call behind a breaker means for it. */
   readonly #meanings = new Map<number, Promise<ToThread>>();
@@ -175,11 +180,13 @@ class ThreadSpeaker {
   constructor(
     port: MessagePort,
     ctx: AttemptContext,
-    once: { readonly store: OnceStore; readonly proof: AttemptProof },
+    deps: Pick<ThreadPoolDeps, 'once' | 'steps'>,
+    proof: AttemptProof,
   ) {
     this.#port = port;
     this.#ctx = ctx;
-    this.#once = once;
+    this.#deps = deps;
+    this.#proof = proof;
     port.on('message', (message: FromThread) => this.#hear(message));
     port.unref();
   }
@@ -211,7 +218,16 @@ class ThreadSpeaker {
         void this.#tempDir(message.id);
         return;
       case 'onceAsked':
-        void this.#askOnce(message.id, message.step);
+        void this.#ask(message.id, async (id) => {
+          const answer = await this.#deps.once.ask(this.#proof, message.step, this.#ctx.signal);
+          return { kind: 'onceAnswered', id, answer };
+        });
+        return;
+      case 'stepAsked':
+        void this.#ask(message.id, async (id) => {
+          const added = await this.#deps.steps.add(this.#proof, message.asked, this.#ctx.signal);
+          return { kind: 'stepAdded', id, added };
+        });
         return;
       case 'settlesWith':
         this.#ctx.markSettling();
@@ -235,15 +251,14 @@ class ThreadSpeaker {
   }
 
   /** Never rejects. */
-  async #askOnce(id: number, step: OnceStep): Promise<void> {
+  async #ask(id: number, ask: (id: number) => Promise<ToThread>): Promise<void> {
     try {
-      const answer = await this.#once.store.ask(this.#once.proof, step, this.#ctx.signal);
-      this.#say({ kind: 'onceAnswered', id, answer });
+      this.#say(await ask(id));
     } catch (thrown) {
       const { code, facts } = isWarrenError(thrown)
         ? thrown
         : new WarrenError('internal', { reason: toError(thrown).message });
-      this.#say({ kind: 'onceFailed', id, code, facts });
+      this.#say({ kind: 'askFailed', id, code, facts });
     }
   }
 

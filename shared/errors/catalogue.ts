@@ -127,6 +127,7 @@ export const CATALOGUE = {
     409,
     'A side effect of this task was begun and not finished; find out whether it was done, then pass ifUnknown, or forget its key and replay.',
   ),
+  'step-refused': wrong(409, 'ctx.addStep cannot add this to the flow; see the reason.'),
   'once-invalid': wrong(500, 'ctx.once was given what it cannot keep.'),
   'result-too-large': wrong(
     500,

@@ -20,13 +20,16 @@ const text = (most: number): z.ZodString =>
     .max(most, `must be a text of 1 to ${most} characters`)
     .refine((given) => isStorableText(given), 'must not hold U+0000 or a lone surrogate');
 
-const name = z
+/** Name of a step, a signal or a flow. */
+export const stepName = z
   .string('must be a name')
   .regex(
     /^[A-Za-z][A-Za-z0-9_.-]{0,99}$/,
     `must be a letter, then letters, digits, "_", "." or "-"; at most ${LONGEST_NAME}`,
   );
 
+const name = stepName;
+const delayRule = `must be an integer from 0 to ${LONGEST_DELAY_MS}`;
 const { type, queue, priority, maxAttempts } = submissionBody.shape;
 const input = z
   .record(z.string(), z.unknown(), 'must be an object')
@@ -44,21 +47,23 @@ const task = {
 };
 
 /** One step. */
-const step = z.strictObject(
+export const step = z.strictObject(
   {
     ...task,
     inputs: z
       .array(z.record(z.string(), z.unknown(), 'must be an object'), 'must be a list of inputs')
       .optional()
-      .describe('In place of input: a group, one task for each; 0 to 10 000.'),
+      .describe(
+        'In place of input: a group, one task for each; 0 to 10 000. Of none: steps of the flow may add some while they run.',
+      ),
     after: z
       .array(name, 'must be a list of names of steps')
       .optional()
       .describe('Steps that must have succeeded before. Those that its input refers to are meant anyway.'),
     delayMs: z
-      .int('must be an integer')
-      .min(0)
-      .max(LONGEST_DELAY_MS)
+      .int(delayRule)
+      .min(0, delayRule)
+      .max(LONGEST_DELAY_MS, delayRule)
       .optional()
       .describe('Milliseconds that it waits once the steps before it are done.'),
     onFailure: z

@@ -15,6 +15,8 @@ export interface Placed {
   readonly name: string;
   /** Steps that it waits for, each once, in the order in which it names them. Where a group is empty, those that the group waits for. */
   readonly waitsFor: readonly string[];
+  /** The same, with the empty groups themselves. */
+  readonly names: readonly string[];
   /** Steps on the longest way to it; 0 for one that waits for nothing. */
   readonly level: number;
 }
@@ -48,7 +50,7 @@ export function placeSteps(
       ...new Set(named.flatMap((each) => (byName.get(each)?.members === 0 ? place(each).waitsFor : [each]))),
     ];
     const level = Math.max(-1, ...waitsFor.map((each) => place(each).level)) + 1;
-    const result = { name, waitsFor, level };
+    const result = { name, waitsFor, names: named, level };
     placed.set(name, result);
     return result;
   };

@@ -7,6 +7,8 @@ import type { JsonNode } from '../tasks/json-tree.ts';
 import { renderPath } from '../tasks/json.ts';
 import type { SubmissionFault } from '../tasks/submission.ts';
 import type { Catalog } from '../tasks/type-catalog.ts';
+import { emptyGroups } from './empty-groups.ts';
+import type { PlannedGroup } from './empty-groups.ts';
 import { MOST_STEPS } from './flow-body.ts';
 import type { FlowBody, LaterBody, StepBody } from './flow-body.ts';
 import { placeSteps } from './graph.ts';
@@ -60,7 +62,12 @@ export interface PlannedStep {
 
 /** The steps of a flow, or what is wrong with it. */
 export type FlowPlan =
-  | { readonly kind: 'ok'; readonly steps: readonly PlannedStep[] }
+  | {
+      readonly kind: 'ok';
+      readonly steps: readonly PlannedStep[];
+      /** Its empty groups, by their names; absent where there are none. */
+      readonly groups?: Readonly<Record<string, PlannedGroup>>;
+    }
   | { readonly kind: 'refused'; readonly faults: readonly [SubmissionFault, ...SubmissionFault[]] };
 
 /** Bounds. */
@@ -71,7 +78,7 @@ export interface FlowLimits {
 }
 
 /** Dependencies between tasks at most: two groups that follow each other have as many as the product of their sizes. */
-const MOST_EDGES = 200_000;
+export const MOST_EDGES = 200_000;
 const MOST_FAULTS = 20;
 /** How the step that is made for failures is called. */
 export const FAILURE_STEP = 'failureStep';
@@ -79,10 +86,10 @@ export const FAILURE_STEP = 'failureStep';
 /** Plans the flow `id`. `raw`: the text of its body, whose grammar `parseExact` has judged. Never throws. */
 export function planFlow(body: FlowBody, raw: string, catalog: Catalog, limits: FlowLimits, id: string): FlowPlan {
   const planner = new Planner(body, raw, catalog, limits, id);
-  const steps = planner.plan();
+  const planned = planner.plan();
   const [first, ...others] = planner.faults;
   return first === undefined
-    ? { kind: 'ok', steps }
+    ? { kind: 'ok', ...planned }
     : { kind: 'refused', faults: [first, ...others].slice(0, MOST_FAULTS) as [SubmissionFault] };
 }
 
@@ -113,9 +120,9 @@ class Planner {
     this.#id = id;
   }
 
-  plan(): readonly PlannedStep[] {
+  plan(): Omit<Extract<FlowPlan, { kind: 'ok' }>, 'kind'> {
     this.#draft();
-    if (this.faults.length > 0) return [];
+    if (this.faults.length > 0) return { steps: [] };
     const placed = placeSteps(
       [...this.#drafts.values()].map(({ name, body, templates }) => ({
         name,
@@ -135,13 +142,27 @@ class Planner {
     );
     if (placed.kind === 'refused') {
       this.faults.push(...placed.faults);
-      return [];
+      return { steps: [] };
     }
     const steps = [...this.#forward(placed.placed)];
     const undo = [...this.#drafts.values()].flatMap((draft) => this.#undoOf(draft, placed.placed, steps.length));
     const all = [...steps, ...undo.map((step, index) => ({ ...step, step: steps.length + index }))];
     const { failureStep } = this.#body;
-    return failureStep === undefined ? all : [...all, this.#failure(failureStep, all.length)];
+    const groups = emptyGroups(
+      this.#drafts,
+      placed.placed,
+      ({ name, body }, member) =>
+        body.undo === undefined ? undefined : this.#undoTask(body.undo, name, member, this.#undoInput(name)),
+      MOST_EDGES,
+    );
+    if (groups === 'too many') {
+      this.#fault('field-invalid', ['steps'], `have more than ${MOST_EDGES} tasks that wait for their empty groups`);
+      return { steps: [] };
+    }
+    return {
+      steps: failureStep === undefined ? all : [...all, this.#failure(failureStep, all.length)],
+      ...(groups === undefined ? {} : { groups }),
+    };
   }
 
   /** Reads the templates and numbers the tasks. */
@@ -210,23 +231,36 @@ class Planner {
     number: number,
   ): PlannedStep[] {
     if (undo === undefined) return [];
-    const field = ['steps', name, 'undo', 'input'];
-    const given = this.#template(field);
+    const input = this.#undoInput(name);
     return templates.map((_template, member) => ({
       step: number,
       kind: 'undo' as const,
       name: `undo ${name}`,
       ...(isGroup ? { member } : {}),
-      ...this.#task(undo, field, {
-        template: given ?? { pieces: ['', ''], refs: [{ object: first + member, name }] },
-        at: ['steps', name, 'undo'],
-        own: { name, step: first + member },
-      }),
+      ...this.#undoTask(undo, name, first + member, input),
       waitsFor: 0,
       next: [],
       level: placed.get(name)?.level ?? 0,
       undoOf: first + member,
     }));
+  }
+
+  #undoInput(name: string): Template | undefined {
+    return this.#template(['steps', name, 'undo', 'input']);
+  }
+
+  /** The task that undoes the task `step` of a step. */
+  #undoTask(
+    undo: LaterBody,
+    name: string,
+    step: number,
+    input: Template | undefined,
+  ): Pick<PlannedStep, 'task' | 'template'> {
+    return this.#task(undo, ['steps', name, 'undo', 'input'], {
+      template: input ?? { pieces: ['', ''], refs: [{ object: step, name }] },
+      at: ['steps', name, 'undo'],
+      own: { name, step },
+    });
   }
 
   #failure(body: LaterBody, number: number): PlannedStep {

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { WarrenError } from '../errors/warren-error.ts';
 import type { FileDescription, FileReference } from '../files/file-reference.ts';
 import type { Logger } from '../observability/log.ts';
+import type { AddStep } from './add-step.ts';
 import type { TaskId } from './ids.ts';
 import { isLimitKey } from './limit-key.ts';
 import type { Once } from './once.ts';
@@ -134,6 +135,14 @@ export interface TaskContext {
    * commit. Throws `claim-lost`, after which the transaction cannot be committed any more, and `settle-refused` with `reason`.
    */
   readonly settleWith: (client: SettlingClient, result?: unknown) => Promise<void>;
+  /**
+   * Adds a step to the flow of which this task is a step, or with `inputs` a group of so many. What is added begins once this step has succeeded, and
+   * whatever waits for this step waits for it too. Once for each name: a later attempt, or another call, that adds the same is given what is there
+   * (`duplicate`). What an attempt added stays, whatever becomes of the attempt. Throws `step-refused` where the task is no step of a flow, its flow
+   * has stopped, or the name was added with other content; `field-invalid`, `task-type-unknown` and what else a submission is refused for, with
+   * `field`; `claim-lost` where the attempt has lost its claim: then nothing was added.
+   */
+  readonly addStep: AddStep;
 }
 
 /** What workers announce of a task type, so that others validate and show it without loading its code. */

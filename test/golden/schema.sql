@@ -3,7 +3,9 @@
 create type flow_state as enum ('pending', 'running', 'succeeded', 'failed', 'partial', 'cancelled');
 create type task_state as enum ('pending', 'scheduled', 'blocked', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired');
 create function abandon_task_retirement() returns void language plpgsql; -- source md5 a690750ba8cfcb93412b230ecf054211
+create function add_steps(of_task uuid, of_attempt integer, of_claim uuid, step_name text, spec jsonb, inputs text[], pieces text[], refs text[], most_steps integer, most_edges integer) returns record language plpgsql; -- source md5 e153ceea4b2d2dcb86476a29ba0758f4
 create function add_task_partition(part text, lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 7f7ba544e04a3ed719a3029166164787
+create function announced_type(of_name text, asked_queue text) returns task_types language plpgsql; -- source md5 ae7014d75d46b840219079045b4b5f2e
 create function begin_task_retirement(new_target text, of_sources text[], from_id uuid, to_id uuid) returns void language plpgsql; -- source md5 d8cc328260e7c1469c693e3d01954264
 create function cancel_blocked(of_flow uuid, after_steps integer[], because text) returns integer language plpgsql; -- source md5 03abd3039e3c9e548815705e1fc5d2e9
 create function cancel_flow(of_flow uuid, by_actor text, why text) returns uuid[] language plpgsql; -- source md5 fe352db77c4466b9c617e0ef763a9ead
@@ -70,6 +72,7 @@ create function signal_flow(of_flow uuid, signal_name text, payload bytea, sende
 create function similarity(text, text) returns real language c; -- source md5 0739eaf3c5c05c6e8fa34eb7c5ef5a96
 create function similarity_dist(text, text) returns real language c; -- source md5 7ebb37e4139c772fe4e70dfbd55576cc
 create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61
+create function sink_steps(of_flow uuid, of_steps integer[], below integer) returns void language plpgsql; -- source md5 5359577a567953cc2143df2c122e4f65
 create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 545c02770481e636f78866159333761d
 create function strict_word_similarity(text, text) returns real language c; -- source md5 047be0674d6c8e19b0e5a3c3243be6ed
 create function strict_word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 84911a6d7876cdc309b990eef6644b60
@@ -343,6 +346,8 @@ create table flow_steps with (fillfactor=60);
   spec jsonb
   why text
   earlier uuid[] not null default '{}'::uuid[]
+  added_by integer
+  added_as bytea
   constraint flow_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'undo'::text, 'failure'::text])))
   constraint flow_steps_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'ignore'::text])))
   constraint flow_steps_pkey PRIMARY KEY (flow_id, step)
@@ -374,6 +379,7 @@ create table flows with (fillfactor=50);
   finished_at timestamp with time zone
   cancelled_by text
   cancel_reason text
+  groups jsonb
   constraint flows_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::flow_state, 'failed'::flow_state, 'partial'::flow_state, 'cancelled'::flow_state]))))
   constraint flows_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'compensate'::text])))
   constraint flows_phase_check CHECK ((phase = ANY (ARRAY['steps'::text, 'undo'::text, 'failure'::text])))

@@ -36,8 +36,37 @@ const endNewest = async (client: Client, count: number, step: number, state: str
   );
 };
 
+/** Has the second step of the newest flows add to them: a group, and a step that is made of results and waits for both. */
+const addToNewest = async (client: Client, count: number): Promise<void> => {
+  await client.query(
+    `update tasks set state = 'running', attempt = 1, claim_id = id, worker = id, started_at = now()
+      where id in (select s.task_id from flow_steps s join (select id from flows where finished_at is null order by id desc limit ${count}) f on f.id = s.flow_id where s.step = 1)`,
+  );
+  for (const [name, inputs, pieces, refs] of [
+    ['many', `'{}', '{}', '{}'`, 'null, null, null', 'null, null, null'],
+    [
+      'made',
+      'null',
+      `'{"{\\"x\\":",","," }"}'`,
+      `'[{"result": "s0", "field": "x"}, {"result": "many", "field": "y"}]'`,
+    ],
+  ]) {
+    const { rows } = await client.query(
+      `select a.is_new
+         from (select s.task_id from (select id from flows where finished_at is null order by id desc limit ${count}) f
+                 join flow_steps s on s.flow_id = f.id and s.step = 1) t
+         cross join lateral add_steps(t.task_id, 1, t.task_id, $1, '{"type": "bench.noop", "after": [], "isGroup": ${name === 'many'}}',
+                                      array[${inputs}]::text[], array[${pieces}]::text[], array[${refs}]::text[], 20000, 200000) a`,
+      [name],
+    );
+    expect(rows).toEqual(Array.from({ length: count }, () => ({ is_new: true })));
+  }
+};
+
 const moveOn = async (client: Client, count: number): Promise<void> => {
-  for (const step of [0, 1, 2]) await endNewest(client, count, step, 'succeeded');
+  await endNewest(client, count, 0, 'succeeded');
+  await addToNewest(client, count);
+  for (const step of [1, 2]) await endNewest(client, count, step, 'succeeded');
   await client.query(
     `update tasks set state = 'dead', finished_at = now()
       where id in (select s.task_id from flow_steps s join (select id from flows where finished_at is null order by id desc limit ${count}) f on f.id = s.flow_id where s.step = 3)`,
@@ -57,6 +86,11 @@ test.each([1, 3, 30])(
     await client.query('set search_path = warren');
     for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
     await client.query('set plan_cache_mode = force_generic_plan');
+    await client.query(`insert into queues (name) values ('default') on conflict do nothing`);
+    await client.query(
+      `insert into task_types (name, queue, priority, timeout_ms, max_attempts, description, code_version)
+       values ('bench.noop', 'default', 4, 1000, 3, '{}', '') on conflict do nothing`,
+    );
     await client.query(addFlows(before));
     await client.query('analyze flows, flow_steps, tasks');
     await moveOn(client, 1);
@@ -74,10 +108,12 @@ test.each([1, 3, 30])(
       await client.query(`set auto_explain.${setting}`);
     }
     await endNewest(client, 40, 0, 'succeeded');
+    await addToNewest(client, 40);
     await endNewest(client, 40, 1, 'succeeded');
     await endNewest(client, 40, 2, 'dead');
-    const nested = plans.filter((plan) => /waits_for - a\.n|flow_input|steps_open - cardinality/.test(plan));
+    const nested = plans.filter((plan) => /waits_for - a\.n|flow_input|steps_open - cardinality|added_by/.test(plan));
     expect(nested.length).toBeGreaterThan(5);
+    expect(plans.some((plan) => plan.includes('added_by'))).toBe(true);
     // Forty flows have four hundred steps.
     const walks = plans
       .filter((plan) => !plan.includes('order by id desc limit'))

@@ -36,6 +36,7 @@ async function outcomeOf(run: () => unknown): Promise<Outcome> {
     saveFile: () => Promise.reject(new Error('none')),
     onProgress: () => undefined,
     once: { ask: () => Promise.reject(new Error('none')) },
+    steps: { add: () => Promise.reject(new Error('none')) },
     schema: 'warren',
     lineClock: undefined,
   };

@@ -19,6 +19,7 @@ import type { KeptLines } from '../../services/worker/log-lines.ts';
 import type { OnceStore } from '../../services/worker/once-store.ts';
 import { DEFAULT_RUN, RunHandler } from '../../services/worker/run-handler.ts';
 import type { RunHandlerOptions } from '../../services/worker/run-handler.ts';
+import type { StepAdder } from '../../services/worker/step-adder.ts';
 import { TempDirs } from '../../services/worker/temp-dirs.ts';
 import { DEFAULT_THREADS, ThreadPool } from '../../services/worker/thread-pool.ts';
 import type { ThreadPoolOptions } from '../../services/worker/thread-pool.ts';
@@ -62,6 +63,11 @@ const noStore: OnceStore = {
   ask: async () => await Promise.reject(new WarrenError('database-unavailable', { reason: 'this test has none' })),
 };
 
+/** The same for steps that are added to flows. */
+const noFlows: StepAdder = {
+  add: async () => await Promise.reject(new WarrenError('database-unavailable', { reason: 'this test has none' })),
+};
+
 /** Makes one. */
 export async function openRunner(options: TestRunnerOptions = {}): Promise<TestRunner> {
   const tempRoot = await mkdtemp(join(tmpdir(), 'warren-test-runner-'));
@@ -83,7 +89,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   );
   const tempDirs = new TempDirs({ log }, { root: tempRoot });
   const threads = new ThreadPool(
-    { moduleOf: () => options.module, once: noStore, schema: 'warren' },
+    { moduleOf: () => options.module, once: noStore, steps: noFlows, schema: 'warren' },
     // threads load the TypeScript sources, as the tests do
     {
       ...DEFAULT_THREADS,
@@ -100,6 +106,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
       breakers,
       tempDirs,
       once: noStore,
+      steps: noFlows,
       schema: 'warren',
       readInput: () => Promise.reject(new WarrenError('file-store-missing')),
       saveFile: () => Promise.reject(new WarrenError('file-store-missing')),

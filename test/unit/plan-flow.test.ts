@@ -177,6 +177,50 @@ describe('what cannot be is refused, with the place', () => {
   });
 });
 
+test('groups without members are kept with what waits for them, and how a member is undone', () => {
+  const flow = {
+    steps: {
+      a: { type },
+      first: {
+        type,
+        inputs: [],
+        after: ['a'],
+        onFailure: 'ignore',
+        undo: { type, input: { gave: { $result: 'first' } } },
+      },
+      second: { type, inputs: [], after: ['first'], undo: { type } },
+      b: { type, inputs: [{}, {}], after: ['second'] },
+      c: { type, input: { all: { $result: 'first' } } },
+    },
+  };
+  const result = plan(flow);
+  const task = { type, queue: 'default', priority: 4, maxAttempts: 3, input: '{}' };
+  expect(result.kind === 'ok' && result.groups).toEqual({
+    first: {
+      after: ['a'],
+      next: [3, 1, 2],
+      level: 1,
+      onFailure: 'ignore',
+      undo: { spec: task, pieces: ['{"gave":', '}'], refs: [{ step: -1 }] },
+    },
+    second: {
+      after: ['first'],
+      next: [1, 2],
+      level: 1,
+      undo: { spec: task, pieces: ['', ''], refs: [{ object: -1, name: 'second' }] },
+    },
+  });
+  expect(plan({ steps: { a: { type } } })).not.toHaveProperty('groups');
+});
+
+test('so many empty groups that wait for each other that nobody could keep them are refused', () => {
+  const steps = Object.fromEntries(
+    Array.from({ length: 1_000 }, (_each, n) => [`g${n}`, { type, inputs: [], after: n === 0 ? [] : [`g${n - 1}`] }]),
+  );
+  const all = { type, inputs: Array.from({ length: 300 }, () => ({})), after: ['g999'] };
+  expect(faultsOf({ steps: { ...steps, all } })).toEqual([['steps', expect.stringMatching(/empty groups/)]]);
+});
+
 test('a chain of ten thousand is placed, whatever its order', () => {
   const names = Array.from({ length: 10_000 }, (_each, index) => `s${index}`);
   const nodes = names.map((name, index) => ({

@@ -111,10 +111,10 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
     if (deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
     const createdBy = request.actor.name;
     const header = request.headers['idempotency-key'];
-    const { steps } = plan;
+    const { steps, groups } = plan;
     const started = await keys.guard(
       { actor: createdBy, header, body: raw },
-      async (idempotency) => await starter.start({ id, body, steps, createdBy, idempotency }),
+      async (idempotency) => await starter.start({ id, body, steps, groups, createdBy, idempotency }),
     );
     void reply.header('location', `/v1/flows/${started.id}`);
     if (started.kind === 'existing') {

@@ -41,6 +41,7 @@ describe('a task type that is run inline', () => {
       breakers: ['printer'],
       done: {},
       files: {},
+      added: [],
     });
     expect(seenDir).not.toBe('');
     expect(existsSync(seenDir)).toBe(false);
@@ -97,6 +98,27 @@ test('a task type that is run inline does its side effects once, keeps files and
   // A later attempt is given what the first has done.
   await runTask(pay, { order: '1042' }, { attempt: 2, done: run.done });
   expect(calls).toBe(1);
+});
+
+test('a task type that is run inline adds steps, each once', async () => {
+  const split = defineTask({
+    name: 'video.split',
+    input: z.object({ pieces: z.int() }),
+    run: async ({ pieces }, { addStep }) => {
+      const inputs = Array.from({ length: pieces }, (_each, n) => ({ n }));
+      return await addStep('encode', { type: 'video.encode', inputs, priority: 2 });
+    },
+  });
+  const run = await runTask(split, { pieces: 2 });
+  const encode = { name: 'encode', type: 'video.encode', inputs: [{ n: 0 }, { n: 1 }], isGroup: true };
+  expect(run).toMatchObject({
+    outcome: 'succeeded',
+    result: { taskIds: ['encode-0', 'encode-1'], duplicate: false },
+    added: [{ ...encode, options: { priority: 2 } }],
+  });
+  const again = await runTask(split, { pieces: 2 }, { attempt: 2, added: run.added });
+  expect(again).toMatchObject({ result: { duplicate: true }, added: run.added });
+  expect(await runTask(split, { pieces: 3 }, { attempt: 2, added: run.added })).toMatchObject({ outcome: 'failed' });
 });
 
 test('the context of a test has every member of the real one', () => {
