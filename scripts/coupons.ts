@@ -17,7 +17,8 @@ export interface CouponsSite {
   readonly say: (line?: string) => void;
 }
 
-const USERS = 20;
+/** Users who get a coupon. */
+export const USERS = 20;
 const UNKNOWN_USER = 10_001;
 const TASKS_OF_A_FLOW = 4;
 const WITHIN_MS = 60_000;

@@ -1,6 +1,6 @@
 /**
  * The demo: a fleet of its own (producer, two workers, dead-letter-handler, as separate processes) runs the sample workload;
- * then one dead letter is understood, mended and replayed, coupons are given by flows, and after a bad night 2 000 letters are mended. Exit 0 only if the books balance
+ * then one dead letter is understood, mended and replayed, coupons are given by flows and settled by a schedule, and after a bad night 2 000 letters are mended. Exit 0 only if the books balance
  * and every replay succeeded.
  */
 import { randomBytes } from 'node:crypto';
@@ -15,12 +15,13 @@ import type { Database } from '../shared/postgres/pool.ts';
 import { run } from '../shared/postgres/statement.ts';
 import { systemClock } from '../shared/time/clock.ts';
 import { call } from './call.ts';
-import { COUPON_TASKS, playCoupons } from './coupons.ts';
+import { COUPON_TASKS, USERS, playCoupons } from './coupons.ts';
 import { countStates, summarizeTypes } from './demo.sql.ts';
 import { startProcess } from './fleet.ts';
 import type { ServiceProcess } from './fleet.ts';
 import { MORNING_TASKS, playMorning } from './morning.ts';
 import { ProgressLine } from './progress-line.ts';
+import { SETTLEMENT_TASKS, playSettlement } from './settlement.ts';
 import {
   createDatabaseBeside,
   deleteTopology,
@@ -123,13 +124,14 @@ async function show(site: Site, fleet: Fleet, receiver: Receiver, db: Database):
   const before = await balance(db, workload.tasks.length);
   const replayed = await mendAndReplay(fleet, workload, join(OUTPUT_DIRECTORY, poison));
   const given = await playCoupons({ ...fleet, root: site.root, receiverUrl: receiver.url, folder: site.folder, say });
+  const settled = await playSettlement({ ...fleet, root: site.root, folder: site.folder, say }, USERS);
   const mended = await playMorning({ ...fleet, receiver, folder: site.folder, say });
-  const after = await balance(db, workload.tasks.length + COUPON_TASKS + MORNING_TASKS);
+  const after = await balance(db, workload.tasks.length + COUPON_TASKS + SETTLEMENT_TASKS + MORNING_TASKS);
   say();
   say(
     `the reports and thumbnails were written to ${join(OUTPUT_DIRECTORY, site.folder)} and are removed with the demo`,
   );
-  return refusals && waited && before && replayed && given && mended && after;
+  return refusals && waited && before && replayed && given && settled && mended && after;
 }
 
 /** Submits all in batches, cancels the one to be cancelled, and sees the wrong ones refused. */

@@ -1,6 +1,6 @@
 /** The types of the coupon flow in `examples/flows/coupon.json`: check the user, create the coupon, count. `notify.webhook` tells them. */
 import { readdir, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { defineTask } from '../../shared/tasks/define-task.ts';
 import { NonRetryable } from '../../shared/tasks/handler-errors.ts';
@@ -37,8 +37,11 @@ export const couponCreate = defineTask({
 export const couponCount = defineTask({
   name: 'coupon.count',
   input: z.strictObject({ folder: RelativePath }),
-  run: async ({ folder }) => {
-    const names = await readdir(dirname(await outputPath(`${folder}/any`)));
-    return { coupons: names.filter((name) => IS_COUPON.test(name)).length };
-  },
+  run: async ({ folder }) => ({ coupons: (await couponFiles(folder)).length }),
 });
+
+/** Paths of the coupons of a folder. */
+export async function couponFiles(folder: string): Promise<readonly string[]> {
+  const directory = dirname(await outputPath(`${folder}/any`));
+  return (await readdir(directory)).filter((name) => IS_COUPON.test(name)).map((name) => join(directory, name));
+}

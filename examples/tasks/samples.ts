@@ -4,4 +4,5 @@ export { demoSlow } from './demo-slow.ts';
 export { imageThumbnail } from './image-thumbnail.ts';
 export { notifyWebhook } from './notify-webhook.ts';
 export { reportCsv } from './report-csv.ts';
+export { settlementDay } from './settlement.ts';
 export { textDigest } from './text-digest.ts';

@@ -49,13 +49,22 @@ export function compareKeys(a: EntryKey, b: EntryKey): number {
   return a[3] < b[3] ? -1 : Number(a[3] > b[3]);
 }
 
+/** Who hands in what a schedule starts begins so; no token may be called so. */
+const SCHEDULE_DOOR = 'schedule:';
+
 function acceptance(task: TaskRow): HistoryEntry {
   const { accepted_at: at, publisher } = task;
-  // A task that came over HTTP always names who sent it.
-  const door = task.flow_id !== null ? 'flow' : task.is_from_amqp || publisher === null ? 'amqp' : 'http';
+  const door = doorOf(task);
   const until = task.attempt === 0 && task.state === 'scheduled' ? task.run_at : null;
   const by = publisher === '' ? null : publisher;
   return entry(at, { attempt: 0, rank: RANKS.accepted, id: '' }, { kind: 'accepted', by, door, until });
+}
+
+function doorOf({ flow_id: flowId, publisher, is_from_amqp: isFromAmqp }: TaskRow): string {
+  if (flowId !== null) return 'flow';
+  if (publisher?.startsWith(SCHEDULE_DOOR) === true) return 'schedule';
+  // A task that came over HTTP always names who sent it.
+  return isFromAmqp === true || publisher === null ? 'amqp' : 'http';
 }
 
 /**

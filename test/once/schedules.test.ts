@@ -232,6 +232,12 @@ test('the instant, its date and the name stand in the input; an edit counts from
     tags: ['nightly'],
     publisher: 'schedule:test',
   });
+  const { body: history } = await send(fleet, 'GET', `/v1/tasks/${first?.taskId ?? ''}/history`);
+  expect((history['items'] as readonly Json[])[0]).toMatchObject({
+    kind: 'accepted',
+    by: 'schedule:test',
+    door: 'schedule',
+  });
   const edited = await send(fleet, 'PATCH', '/v1/schedules/test', {
     cron: '0 0 1 1 *',
     description: 'yearly',

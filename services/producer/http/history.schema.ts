@@ -21,7 +21,7 @@ const entry = z.looseObject({
         'act: what somebody did with the task or a letter of it, from the audit. finished: its end, where that is no death.',
     ),
   by: z.string().optional().describe('Who or what caused it.'),
-  door: z.enum(['http', 'amqp', 'flow']).optional(),
+  door: z.enum(['http', 'amqp', 'flow', 'schedule']).optional(),
   until: instant.optional().describe('While it waits for an instant: which.'),
   attempt: z.int().optional(),
   worker: id.optional(),
