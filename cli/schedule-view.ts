@@ -49,7 +49,7 @@ export function renderSchedule(answer: ApiAnswer, { io, paint }: Shown): string 
         ['overlap', textAt(schedule, 'overlap')],
         ['catch-up', catchUp === 'all' ? `all, up to ${numberAt(schedule, 'catchUpMost') ?? '?'}` : catchUp],
         ['jitter', jitterMs === 0 ? undefined : `up to ${renderDuration(jitterMs)}`],
-        ['runs', runsOf(schedule)],
+        ['runs', runsOf(schedule) || undefined],
         ['paused', at('pausedAt')],
         ['paused by', textAt(schedule, 'pausedBy')],
         ['because', textAt(schedule, 'pauseReason')],

@@ -82,7 +82,8 @@ export const updateSchedule = statement<
   name: 'update_schedule',
   text: sql`
     update schedules
-       set definition = $2::text, source = $3::text, updated_by = $4::text, updated_at = clock_timestamp(), next_at = $5::timestamptz,
+       set definition = $2::text, source = $3::text, updated_by = $4::text,
+           updated_at = case when definition = $2::text then updated_at else clock_timestamp() end, next_at = $5::timestamptz,
            wake_at = case when paused_at is null then clock_timestamp() end
      where id = $1::uuid`,
   columns: {},
