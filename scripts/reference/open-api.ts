@@ -36,7 +36,7 @@ export async function describeTaskApi(): Promise<Api> {
   return await describe('Warren Task API', (app, metrics) => {
     const tasks = taskDeps(metrics);
     registerTaskRoutes(app, tasks);
-    registerFlowRoutes(app, { ...tasks, holdReasonOf: never, flowBytes: tasks.batchBytes });
+    registerFlowRoutes(app, { ...tasks, metrics, holdReasonOf: never, flowBytes: tasks.batchBytes });
     registerQueueRoutes(app, { ...tasks, readyOf: never });
     registerFileRoutes(
       app,

@@ -20,6 +20,7 @@ import { Callbacks } from './callbacks.ts';
 import { createDispatcher } from './dispatcher.ts';
 import { Estimates } from './estimates.ts';
 import { createFairDispatcher } from './fair-dispatcher.ts';
+import { createFlowFigures } from './flow-figures.ts';
 import { createFlowTimers } from './flow-timers.ts';
 import { createForgetting } from './forgetting.ts';
 import { registerFlowRoutes } from './http/flows.routes.ts';
@@ -237,6 +238,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       },
       { name: 'releaser', part: createReleaser(loops) },
       { name: 'flow timers', part: createFlowTimers(loops) },
+      { name: 'flow figures', part: createFlowFigures(loops) },
       { name: 'fair dispatcher', part: createFairDispatcher(loops) },
       { name: 'retention', part: createRetention(loops, rules, config.retention) },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
