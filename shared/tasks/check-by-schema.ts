@@ -54,9 +54,14 @@ interface Place {
   readonly reason: string;
 }
 
-/** Issues as faults: one for each unknown member, and of a union those of the form that was meant. */
+/**
+ * Issues as faults: one for each unknown member, and of a union those of the form that was meant. What is not known comes first: it may be the
+ * misspelled name of what is missing.
+ */
 function placesOf(issues: readonly z.core.$ZodIssue[], given: unknown, at: readonly PropertyKey[]): readonly Place[] {
-  return issues.flatMap((issue): readonly Place[] => {
+  const isKnown = ({ code }: z.core.$ZodIssue): number => Number(code !== 'unrecognized_keys');
+  const ordered = issues.toSorted((one, other) => isKnown(one) - isKnown(other));
+  return ordered.flatMap((issue): readonly Place[] => {
     const path = [...at, ...issue.path];
     if (issue.code === 'unrecognized_keys') {
       return issue.keys.map((name) => ({ path: [...path, name], reason: issue.message }));

@@ -72,3 +72,8 @@ test.each([
 ])('%s is refused at %s: %s', (json, field, reason) => {
   expect(check(body, json)).toEqual([{ field, reason }]);
 });
+
+test('a misspelled name comes before what is missing because of it', () => {
+  const fields = check(body, '{"cuont":1,"rule":7}');
+  expect(fields).toMatchObject([{ field: 'cuont' }, { field: 'count' }, { field: 'rule' }]);
+});
