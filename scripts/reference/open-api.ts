@@ -38,17 +38,11 @@ export async function describeTaskApi(): Promise<Api> {
   return await describe('Warren Task API', (app, metrics) => {
     const tasks = taskDeps(metrics);
     registerTaskRoutes(app, tasks);
-    const flows = { ...tasks, holdReasonOf: never };
+    const flows = { ...tasks, metrics, holdReasonOf: never };
     const starter = new FlowStarter(flows);
     const flowBytes = tasks.batchBytes;
     registerFlowRoutes(app, { ...flows, starter, flowBytes });
-    registerScheduleRoutes(app, {
-      ...flows,
-      starter,
-      metrics,
-      clock: systemClock,
-      limits: { task: tasks.limits, flowBytes },
-    });
+    registerScheduleRoutes(app, { ...flows, starter, clock: systemClock, limits: { task: tasks.limits, flowBytes } });
     registerQueueRoutes(app, { ...tasks, readyOf: never });
     registerFileRoutes(
       app,

@@ -13,6 +13,7 @@ import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Submission } from '../../shared/tasks/submission.ts';
 import { inviteFreed } from './flow-invitations.ts';
+import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { FlowsDeps } from './flows.ts';
 import { acceptFlows, findFlowKey, inheritFlowKey, takeFlowKey } from './flows.sql.ts';
 import { takeWholeKey } from './repeats.ts';
@@ -35,6 +36,11 @@ export interface PlannedFlow {
   readonly idempotency?: Submission['idempotency'];
 }
 
+/** What starting needs. */
+export interface FlowStarterDeps extends FlowsDeps {
+  readonly metrics: Pick<Metrics, 'flowsStarted'>;
+}
+
 /** Flows that are accepted by one statement; one of more tasks than `LARGE` goes alone. */
 const MOST_TOGETHER = 50;
 const LARGE = 200;
@@ -43,10 +49,10 @@ const MOST_ROUNDS = 10;
 
 /** Starts planned flows, those that come at once together. */
 export class FlowStarter {
-  readonly #deps: FlowsDeps;
+  readonly #deps: FlowStarterDeps;
   readonly #batcher: Batcher<PlannedFlow, StartedFlow | WarrenError>;
 
-  constructor(deps: FlowsDeps) {
+  constructor(deps: FlowStarterDeps) {
     this.#deps = deps;
     this.#batcher = new Batcher(async (batch) => await this.#startTogether(batch), {
       maxBatch: MOST_TOGETHER,
@@ -56,6 +62,12 @@ export class FlowStarter {
 
   /** Starts one. Throws `unique-conflict`, and as `Queryable.query`. */
   async start(flow: PlannedFlow): Promise<StartedFlow> {
+    const started = await this.#start(flow);
+    if (started.kind === 'started') this.#deps.metrics.flowsStarted.add(1, flow.body.name);
+    return started;
+  }
+
+  async #start(flow: PlannedFlow): Promise<StartedFlow> {
     const { body, id, idempotency, createdBy } = flow;
     const isSimple = body.businessKey === undefined && idempotency === undefined;
     if (isSimple && flow.steps.length <= LARGE) {

@@ -41,6 +41,8 @@ const RETRY_WITHIN_MS = 5_000;
 const RETRY_PAGE = 200;
 /** What `retry_flow` says where another flow holds the business key. */
 const KEY_IS_HELD = -1;
+/** And where a step that was replayed by itself has not ended. */
+const STEP_IS_UNDER_WAY = -2;
 
 /** A flow with its steps, what waits for what, and what it gave; `undefined` where there is none. */
 export async function findFlow(
@@ -165,10 +167,11 @@ export async function retryOne(db: Transactional, id: string, order: RetryOrder)
       flowId: id,
     });
   }
-  if (made !== undefined) return made;
+  if (made !== undefined && made !== STEP_IS_UNDER_WAY) return made;
   const [flow] = await run(db, readFlow, id);
   if (flow === undefined) throw new WarrenError('flow-not-found', { flowId: id });
-  throw new WarrenError('flow-not-retryable', { flowId: id, state: flow.state, phase: flow.phase });
+  const reason = made === STEP_IS_UNDER_WAY ? { reason: 'a step that was replayed by itself has not ended' } : {};
+  throw new WarrenError('flow-not-retryable', { flowId: id, state: flow.state, phase: flow.phase, ...reason });
 }
 
 /** Retries flows below an id, newest first, until the time is over. Throws as `Queryable.query`. */

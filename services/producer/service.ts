@@ -21,6 +21,7 @@ import { createDispatcher } from './dispatcher.ts';
 import { Estimates } from './estimates.ts';
 import { createFairDispatcher } from './fair-dispatcher.ts';
 import { FlowStarter } from './flow-starter.ts';
+import { createFlowFigures } from './flow-figures.ts';
 import { createFlowTimers } from './flow-timers.ts';
 import { createForgetting } from './forgetting.ts';
 import { registerFlowRoutes } from './http/flows.routes.ts';
@@ -100,11 +101,11 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     return { ...submission, taskId, ...(await inputs.keep(taskId, submission.input)) };
   };
   const flowBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
-  const flows = { db, log, invite, holdReasonOf };
+  const flows = { db, log, invite, holdReasonOf, metrics };
   const starter = new FlowStarter(flows);
   // What a schedule starts stands in its row, and does not go through the store of files.
   const runLimits = { task: { ...limits, messageBytes: config.limits.messageBytes }, flowBytes };
-  const schedules = { ...flows, clock, catalog, limits: runLimits, starter, metrics };
+  const schedules = { ...flows, clock, catalog, limits: runLimits, starter };
   const submit = (submission: Submission): Promise<Acceptance> => submitter.submit(submission);
   const ingress = new Ingress(
     {
@@ -168,7 +169,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds };
         const submitted = { submit, storeInput, inputs, limits, batchBytes: flowBytes };
         registerTaskRoutes(app, { db, log, catalog, metrics, invite, isOutboxFull, ...submitted, ...followed });
-        registerFlowRoutes(app, { ...flows, catalog, metrics, isOutboxFull, starter, limits, flowBytes });
+        registerFlowRoutes(app, { ...flows, catalog, isOutboxFull, starter, limits, flowBytes });
         registerScheduleRoutes(app, schedules);
         registerFollowRoutes(app, { clock, follower, estimates });
         registerQueueRoutes(app, { db, log, catalog, readyOf: (queue) => depths.get(queue) });
@@ -237,6 +238,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       { name: 'releaser', part: createReleaser(loops) },
       { name: 'flow timers', part: createFlowTimers(loops) },
       { name: 'scheduler', part: createScheduler({ ...loops, ...schedules }, config.scheduler) },
+      { name: 'flow figures', part: createFlowFigures(loops) },
       { name: 'fair dispatcher', part: createFairDispatcher(loops) },
       { name: 'retention', part: createRetention(loops, rules, config.retention) },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },

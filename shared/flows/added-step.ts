@@ -1,7 +1,7 @@
 /** Checks a step that a running step adds, and makes templates of its inputs. Pure. */
-import type { z } from 'zod';
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { MOST_ADDED } from '../tasks/add-step.ts';
+import { checkBySchema } from '../tasks/check-by-schema.ts';
 import { readTree, TreeTooLarge } from '../tasks/json-tree.ts';
 import type { JsonNode } from '../tasks/json-tree.ts';
 import { parseExact, renderPath } from '../tasks/json.ts';
@@ -12,8 +12,6 @@ import { readTemplate } from './template.ts';
 
 const addedStep = step.omit({ undo: true, signal: true });
 
-/** Names of the members of an added step. */
-const MEMBERS = Object.keys(addedStep.shape);
 /** Inputs of the largest size that one call may hold together. */
 const MOST_FULL_INPUTS = 32;
 /** Levels around an input: the options, the list of inputs. */
@@ -52,9 +50,12 @@ export function readAddedStep(name: unknown, text: string, limits: FlowLimits): 
   if (exact.kind === 'fault') {
     return refused(exact.code, exact.field === 'body' ? 'options' : exact.field, exact.reason);
   }
-  const parsed = addedStep.safeParse(exact.value);
-  if (!parsed.success) return badShape(parsed.error, exact.value);
-  const { input, inputs, after = [], ...spec } = parsed.data;
+  const parsed = checkBySchema(addedStep, exact.value);
+  if (parsed.kind === 'refused') {
+    const [{ field, reason }] = parsed.faults;
+    return refused('field-invalid', field === 'body' ? 'options' : field, reason);
+  }
+  const { input, inputs, after = [], ...spec } = parsed.value;
   if (input !== undefined && inputs !== undefined) {
     return refused('field-invalid', 'inputs', 'must not be given together with input');
   }
@@ -114,19 +115,6 @@ function readMember(
     if (!(thrown instanceof TreeTooLarge)) throw thrown;
     return { code: 'body-too-large', field: renderPath(path), reason: thrown.message };
   }
-}
-
-function badShape({ issues }: z.ZodError, value: unknown): ReadStep {
-  const [issue] = issues;
-  if (issue?.code === 'unrecognized_keys') {
-    const [key = ''] = issue.keys;
-    const field = renderPath([...issue.path, key]);
-    return refused('field-invalid', field, `is not a member of a step that is added; there are ${MEMBERS.join(', ')}`);
-  }
-  const { path = [], message = 'is not allowed' } = issue ?? {};
-  if (path.length === 0) return refused('field-invalid', 'options', message);
-  const isMissing = path.length === 1 && (value as Record<PropertyKey, unknown>)[path[0] ?? ''] === undefined;
-  return refused('field-invalid', renderPath(path), isMissing ? 'is required' : message);
 }
 
 function refused(code: ErrorCode, field: string, reason: string): ReadStep {

@@ -1,6 +1,7 @@
 /** What a flow is asked for as, over HTTP: plain JSON, a graph of steps by their names. */
 import { z } from 'zod';
 import { isStorableText } from '../text/storable.ts';
+import { jsonObject } from '../tasks/check-by-schema.ts';
 import { submissionBody } from '../tasks/submission-body.ts';
 
 /** Tasks of one flow at most. */
@@ -15,24 +16,18 @@ const LONGEST_DELAY_MS = 31_622_400_000;
 
 const text = (most: number): z.ZodString =>
   z
-    .string(`must be a text of 1 to ${most} characters`)
-    .min(1, `must be a text of 1 to ${most} characters`)
-    .max(most, `must be a text of 1 to ${most} characters`)
+    .string()
+    .min(1)
+    .max(most)
     .refine((given) => isStorableText(given), 'must not hold U+0000 or a lone surrogate');
 
+const NAME_RULE = `must be a letter, then letters, digits, "_", "." or "-"; at most ${LONGEST_NAME}`;
 /** Name of a step, a signal or a flow. */
-export const stepName = z
-  .string('must be a name')
-  .regex(
-    /^[A-Za-z][A-Za-z0-9_.-]{0,99}$/,
-    `must be a letter, then letters, digits, "_", "." or "-"; at most ${LONGEST_NAME}`,
-  );
+export const stepName = z.string(NAME_RULE).regex(/^[A-Za-z][A-Za-z0-9_.-]{0,99}$/, NAME_RULE);
 
 const name = stepName;
-const delayRule = `must be an integer from 0 to ${LONGEST_DELAY_MS}`;
 const { type, queue, priority, maxAttempts } = submissionBody.shape;
-const input = z
-  .record(z.string(), z.unknown(), 'must be an object')
+const input = jsonObject
   .optional()
   .describe(
     'The input. `{"$result": "check"}` anywhere in it stands for the result of that step, `{"$result": "check", "path": "/id"}` for a part of it (RFC 6901), `{"$signal": "approved"}` for what came with a signal. A step refers to a group as to the list of its results. Absent: the result of the one step before it; of several, an object with each under its name.',
@@ -47,47 +42,44 @@ const task = {
 };
 
 /** One step. */
-export const step = z.strictObject(
-  {
-    ...task,
-    inputs: z
-      .array(z.record(z.string(), z.unknown(), 'must be an object'), 'must be a list of inputs')
-      .optional()
-      .describe(
-        'In place of input: a group, one task for each; 0 to 10 000. Of none: steps of the flow may add some while they run.',
-      ),
-    after: z
-      .array(name, 'must be a list of names of steps')
-      .optional()
-      .describe('Steps that must have succeeded before. Those that its input refers to are meant anyway.'),
-    delayMs: z
-      .int(delayRule)
-      .min(0, delayRule)
-      .max(LONGEST_DELAY_MS, delayRule)
-      .optional()
-      .describe('Milliseconds that it waits once the steps before it are done.'),
-    onFailure: z
-      .enum(STEP_RULES, `must be one of ${STEP_RULES.join(', ')}`)
-      .optional()
-      .describe(
-        'Once it has ended otherwise than by success: stop (cancel what has not begun), continue (cancel what comes after it alone), ignore (go on as if it had succeeded with null). Default: as the flow says.',
-      ),
-    undo: z.strictObject(task).optional().describe('The task that undoes it, where the flow compensates.'),
-    signal: z
-      .strictObject({
-        name,
-        timeoutMs: z
-          .int('must be an integer')
-          .min(1)
-          .max(LONGEST_DELAY_MS)
-          .optional()
-          .describe('Milliseconds after which it expires, from when nothing but the signal is missing.'),
-      })
-      .optional()
-      .describe('Waits for this signal as well.'),
-  },
-  'must be an object',
-);
+export const step = z.strictObject({
+  ...task,
+  inputs: z
+    .array(jsonObject)
+    .optional()
+    .describe(
+      'In place of input: a group, one task for each; 0 to 10 000. Of none: steps of the flow may add some while they run.',
+    ),
+  after: z
+    .array(name)
+    .optional()
+    .describe('Steps that must have succeeded before. Those that its input refers to are meant anyway.'),
+  delayMs: z
+    .int()
+    .min(0)
+    .max(LONGEST_DELAY_MS)
+    .optional()
+    .describe('Milliseconds that it waits once the steps before it are done.'),
+  onFailure: z
+    .enum(STEP_RULES)
+    .optional()
+    .describe(
+      'Once it has ended otherwise than by success: stop (cancel what has not begun), continue (cancel what comes after it alone), ignore (go on as if it had succeeded with null). Default: as the flow says.',
+    ),
+  undo: z.strictObject(task).optional().describe('The task that undoes it, where the flow compensates.'),
+  signal: z
+    .strictObject({
+      name,
+      timeoutMs: z
+        .int()
+        .min(1)
+        .max(LONGEST_DELAY_MS)
+        .optional()
+        .describe('Milliseconds after which it expires, from when nothing but the signal is missing.'),
+    })
+    .optional()
+    .describe('Waits for this signal as well.'),
+});
 
 /** Body of a start. */
 export const flowBody = z
@@ -100,18 +92,16 @@ export const flowBody = z
         'The thing that it is about. One flow at a time: another with the same type and key is answered with the first, unless that failed or was cancelled.',
       ),
     onConflict: z
-      .enum(['return', 'reject'], 'must be one of return, reject')
+      .enum(['return', 'reject'])
       .default('return')
       .describe('What to answer while another flow holds the business key.'),
     onFailure: z
-      .enum(FLOW_RULES, `must be one of ${FLOW_RULES.join(', ')}`)
+      .enum(FLOW_RULES)
       .default('stop')
       .describe(
         'Once a step has ended otherwise than by success: stop (cancel what has not begun; the flow ends failed), continue (cancel what comes after that step; it ends partial), compensate (stop, then undo what succeeded, the last first).',
       ),
-    steps: z
-      .record(name, step, 'must be an object: steps by their names')
-      .describe('The steps by their names. Those that wait for nothing start at once.'),
+    steps: z.record(name, step).describe('The steps by their names. Those that wait for nothing start at once.'),
     failureStep: z
       .strictObject(task)
       .optional()
@@ -119,7 +109,7 @@ export const flowBody = z
         'A task that runs once when the flow fails. Its input is told what failed, where it says nothing else.',
       ),
     tags: submissionBody.shape.tags,
-    dryRun: z.boolean('must be true or false').default(false).describe('True: only say what would be done.'),
+    dryRun: z.boolean().default(false).describe('True: only say what would be done.'),
   })
   .describe('A flow as it is asked for.');
 

@@ -1,7 +1,9 @@
 /** Bodies as they came: the server keeps the bytes, the route parses them without loss. */
 import { z } from 'zod';
 import { WarrenError } from '../errors/warren-error.ts';
-import { parseExact, renderPath } from '../tasks/json.ts';
+import { checkBySchema } from '../tasks/check-by-schema.ts';
+import type { SchemaFault } from '../tasks/check-by-schema.ts';
+import { parseExact } from '../tasks/json.ts';
 import type { ExactOptions, Span } from '../tasks/json.ts';
 
 /** A JSON body, not yet parsed. */
@@ -37,12 +39,16 @@ export function documentedBody(schema: unknown): unknown {
 export function parseBody<T>({ raw }: RawBody, schema: z.ZodType<T>, options: ExactOptions): ParsedBody<T> {
   const parsed = parseExact(raw, options);
   if (parsed.kind === 'fault') throw new WarrenError(parsed.code, { field: parsed.field, reason: parsed.reason });
-  const checked = schema.safeParse(parsed.value);
-  if (!checked.success) {
-    const faults = checked.error.issues
-      .slice(0, 20)
-      .map(({ path, message }) => ({ field: renderPath(path), reason: message }));
-    throw new WarrenError('field-invalid', { ...faults[0], faults });
-  }
-  return { raw, value: checked.data, members: parsed.members };
+  const checked = checkBySchema(schema, parsed.value);
+  if (checked.kind === 'refused') throw fieldInvalid(checked.faults);
+  return { raw, value: checked.value, members: parsed.members };
+}
+
+/** The answer to what a schema refused: the first fault, and all in `faults`. */
+export function fieldInvalid(faults: readonly [SchemaFault, ...SchemaFault[]]): WarrenError {
+  const code = 'field-invalid';
+  return new WarrenError(code, {
+    ...faults[0],
+    faults: faults.map((each) => ({ code, ...each })),
+  });
 }

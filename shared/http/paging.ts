@@ -8,7 +8,7 @@ export const PAGE_LIMITS = { most: 200, default: 50 } as const;
 const LONGEST_CURSOR = 1_024;
 
 /** Query parameters of every list. */
-export const pageQuery = z.object({
+export const pageQuery = z.strictObject({
   limit: z.coerce
     .number()
     .int()

@@ -51,8 +51,6 @@ export function problemHeaders(problem: Problem): Readonly<Record<string, string
  */
 export function errorToAnswer(thrown: unknown, bodyLimit?: number): WarrenError {
   if (isWarrenError(thrown)) return thrown;
-  const fault = firstValidationFault(thrown);
-  if (fault !== undefined) return new WarrenError('field-invalid', fault, thrown);
   const known = FRAMEWORK_CODES.get(codeOf(thrown) ?? '');
   if (known === 'body-too-large' && bodyLimit !== undefined) {
     return new WarrenError(known, { field: 'body', reason: `the limit is ${bodyLimit} bytes` }, thrown);
@@ -73,17 +71,6 @@ function detailOf({ detail, field, reason, hint }: WarrenError['facts']): string
   if (typeof detail === 'string') return detail;
   if (typeof reason === 'string') return typeof field === 'string' ? `${field}: ${reason}` : reason;
   return typeof hint === 'string' ? hint : undefined;
-}
-
-/** The validator of parameters and query strings leaves its findings on the error. */
-function firstValidationFault(thrown: unknown): { field: string; reason: string } | undefined {
-  if (typeof thrown !== 'object' || thrown === null || !('validation' in thrown)) return undefined;
-  const [first] = Array.isArray(thrown.validation) ? (thrown.validation as unknown[]) : [];
-  if (typeof first !== 'object' || first === null) return undefined;
-  const path = 'instancePath' in first && typeof first.instancePath === 'string' ? first.instancePath : '';
-  const message = 'message' in first && typeof first.message === 'string' ? first.message : 'is not allowed';
-  const context = 'validationContext' in thrown ? String(thrown.validationContext) : 'request';
-  return { field: path.slice(1).replaceAll('/', '.') || context, reason: message };
 }
 
 function isCallersFault(thrown: unknown): boolean {

@@ -6,9 +6,12 @@ import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import Fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyBaseLogger, RawServerDefault } from 'fastify';
-import { jsonSchemaTransform, serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import { jsonSchemaTransform, serializerCompiler } from 'fastify-type-provider-zod';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ZodType } from 'zod';
+import { checkBySchema } from '../tasks/check-by-schema.ts';
+import type { SchemaFault } from '../tasks/check-by-schema.ts';
 import { isStorableText } from '../text/storable.ts';
 import type { Role, Token } from '../config/format.ts';
 import { Bug, WarrenError } from '../errors/warren-error.ts';
@@ -18,7 +21,7 @@ import type { Logger } from '../observability/log.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { checkRole, createAuthenticate, plainAddress } from './auth.ts';
 import type { Actor } from './auth.ts';
-import { documentedBody } from './body.ts';
+import { documentedBody, fieldInvalid } from './body.ts';
 import type { RawBody } from './body.ts';
 import { HEALTH_PATHS, answerHealth, urlOf } from './health.ts';
 import type { HealthDeps, ListenOptions } from './health.ts';
@@ -144,7 +147,7 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
   }).withTypeProvider<ZodTypeProvider>();
   app.server.maxConnections = MOST_CONNECTIONS;
   app.server.on('connection', () => makeRoom(app.server));
-  app.setValidatorCompiler(validatorCompiler);
+  app.setValidatorCompiler(({ schema, httpPart }) => validatorOf(schema as unknown as ZodType, httpPart));
   app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler((error, request, reply) => sendProblem(deps.log, error, request, reply));
   takeJsonOnly(app);
@@ -172,6 +175,21 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
     await Promise.resolve();
   });
   return app;
+}
+
+/** Checks a path, a query or headers; of a body the route checks what is in it. */
+function validatorOf(schema: ZodType, part = 'request'): (given: unknown) => { value: unknown } | { error: Error } {
+  return (given) => {
+    const checked = checkBySchema(schema, given);
+    if (checked.kind === 'ok') return { value: checked.value };
+    const [first, ...others] = checked.faults;
+    return { error: fieldInvalid([named(first, part), ...others.map((each) => named(each, part))]) };
+  };
+}
+
+/** A name such as `if-match` as it is written; `body` is no part of a path, a query or headers. */
+function named({ field, reason }: SchemaFault, part: string): SchemaFault {
+  return { field: field === 'body' ? part : field.replace(/^\["([\w-]+)"\]$/, '$1'), reason };
 }
 
 /** Health for anybody, the document and the page made of it for whoever has a token. */

@@ -45,6 +45,8 @@ const taskType: Label = { name: 'task_type' };
 const queue: Label = { name: 'queue' };
 const WAIT_SECONDS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3_600];
 const RUN_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600];
+const flow: Label = { name: 'flow' };
+const FLOW_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800];
 const HTTP_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /** The metrics. */
@@ -157,6 +159,24 @@ export const METRICS = {
     [{ name: 'breaker' }],
   ),
   breakerOpen: gauge('warren_breaker_open', '1 while the circuit breaker is open.', [{ name: 'breaker' }]),
+  // Flows.
+  flowsStarted: counter('warren_flows_started_total', 'Flows started, by name.', [flow]),
+  flowsEnded: counter(
+    'warren_flows_ended_total',
+    'Flows that ended, by name and state, half a minute later at most; each producer counts all of them, so take the highest and not the sum.',
+    [flow, label('state', ['succeeded', 'failed', 'partial', 'cancelled'])],
+  ),
+  flowSeconds: histogram(
+    'warren_flow_seconds',
+    'Seconds from the start of a flow to its end, the waits for signals and retries included; each producer counts all of them.',
+    [flow],
+    FLOW_SECONDS,
+  ),
+  flowsOpen: gauge(
+    'warren_flows_open',
+    'Flows that have not ended, by state, each counted up to 100000; each producer shows the same.',
+    [label('state', ['pending', 'running'])],
+  ),
   // Roles beside the hot path.
   duePending: counter('warren_due_total', 'Tasks whose time came, by what became of them.', [
     label('became', ['pending', 'expired']),

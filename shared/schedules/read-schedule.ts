@@ -4,6 +4,7 @@ import { flowBody } from '../flows/flow-body.ts';
 import type { FlowBody } from '../flows/flow-body.ts';
 import { planFlow } from '../flows/plan-flow.ts';
 import type { PlannedStep } from '../flows/plan-flow.ts';
+import { checkBySchema } from '../tasks/check-by-schema.ts';
 import { checkHttpSubmission } from '../tasks/check-submission.ts';
 import type { SubmissionLimits } from '../tasks/check-submission.ts';
 import { parseExact, renderPath } from '../tasks/json.ts';
@@ -63,12 +64,9 @@ const NOT_OF_FLOWS = ['dryRun', 'onConflict'];
 
 /** Reads a schedule, of a text that `parseExact` has judged. Never throws. */
 export function readSchedule(text: string): Read<Schedule> {
-  const parsed = scheduleBody.safeParse(JSON.parse(text));
-  if (!parsed.success) {
-    const faults = parsed.error.issues.map(({ path, message }) => invalid(renderPath(path), message));
-    return refused(faults);
-  }
-  const { data } = parsed;
+  const checked = checkBySchema(scheduleBody, JSON.parse(text));
+  if (checked.kind === 'refused') return refused(checked.faults.map(({ field, reason }) => invalid(field, reason)));
+  const { value: data } = checked;
   const { cron, everyMs, at, from, timeZone = 'UTC', task, flow } = data;
   const faults: SubmissionFault[] = [];
   const timings = [cron, everyMs, at].filter((each) => each !== undefined).length;
@@ -113,13 +111,13 @@ export function runOf(schedule: Schedule, { flowId, atMs }: RunOf, catalog: Cata
   const { depth, messageBytes } = limits.task;
   const exact = parseExact(Buffer.from(text), { maxBytes: limits.flowBytes, maxDepth: depth + LEVELS_AROUND });
   if (exact.kind === 'fault') return refused([within('flow', exact)]);
-  const parsed = flowBody.safeParse(exact.value);
-  if (!parsed.success) {
-    return refused(parsed.error.issues.map(({ path, message }) => invalid(renderPath(['flow', ...path]), message)));
+  const parsed = checkBySchema(flowBody, exact.value);
+  if (parsed.kind === 'refused') {
+    return refused(parsed.faults.map(({ field, reason }) => within('flow', invalid(field, reason))));
   }
-  const plan = planFlow(parsed.data, text, catalog, { messageBytes, depth }, flowId);
+  const plan = planFlow(parsed.value, text, catalog, { messageBytes, depth }, flowId);
   if (plan.kind === 'refused') return refused(plan.faults.map((each) => within('flow', each)));
-  return { kind: 'ok', value: { kind: 'flow', body: parsed.data, steps: plan.steps } };
+  return { kind: 'ok', value: { kind: 'flow', body: parsed.value, steps: plan.steps } };
 }
 
 /** The text of a schedule with other members; `null` takes a member away. Throws `TreeTooLarge`. */

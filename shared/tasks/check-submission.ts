@@ -3,22 +3,22 @@
  * dead-letter-handler calls the same ones on what was refused to say why.
  */
 import { createHash } from 'node:crypto';
-import type { ZodError } from 'zod';
 import { UNDECODED_HEADERS } from '../amqp/header-guard.ts';
 import { headersToStored } from '../amqp/headers.ts';
 import type { Headers } from '../amqp/headers.ts';
 import { parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
 import { isStorableText } from '../text/storable.ts';
 import type { SubmissionValues } from '../amqp/message.ts';
-import type { ErrorCode } from '../errors/catalogue.ts';
 import { callTo, replyOf, webhookOf } from './asked-callback.ts';
 import type { CallbackRules } from './asked-callback.ts';
 import { WEBHOOK_TYPE } from './callback.ts';
-import { parseExact, renderPath, sliceMember } from './json.ts';
+import { checkBySchema } from './check-by-schema.ts';
+import type { SchemaFault } from './check-by-schema.ts';
+import { parseExact, sliceMember } from './json.ts';
 import { clashOf, uniqueOf, uniqueValuesOf } from './unique-rule.ts';
 import { limitKeyOf } from './limit-key.ts';
 import type { Origin, Submission, SubmissionFault } from './submission.ts';
-import { SUBMISSION_MEMBERS, submissionBody } from './submission-body.ts';
+import { submissionBody } from './submission-body.ts';
 import type { SubmissionBody } from './submission-body.ts';
 import type { Catalog, KnownType } from './type-catalog.ts';
 
@@ -55,31 +55,27 @@ export function checkHttpSubmission(bytes: Buffer, catalog: Catalog, limits: Sub
   const exact = parseExact(bytes, { maxBytes: limits.messageBytes, maxDepth: limits.depth + 1 });
   if (exact.kind === 'fault') return refused([exact]);
   if (!isObject(exact.value)) return refused([{ code: 'body-invalid', field: 'body', reason: 'must be an object' }]);
-  const unknown = [...exact.members.keys()].filter((name) => !SUBMISSION_MEMBERS.has(name));
-  const parsed = submissionBody.safeParse(exact.value);
-  const faults: SubmissionFault[] = unknown.map((name) =>
-    invalid(renderPath([name]), 'is not a member of a submission'),
-  );
-  if (!parsed.success) faults.push(...faultsOf(parsed.error, exact.members));
-  if (!parsed.success || isNonEmpty(faults)) return refused(faults);
+  const parsed = checkBySchema(submissionBody, exact.value);
+  if (parsed.kind === 'refused') return refused(parsed.faults.map((each) => faultOf(each)));
+  const { value: asked } = parsed;
   const span = exact.members.get('input');
   if (span === undefined) return refused([invalid('input', 'is required')]);
-  if (parsed.data.delayMs !== undefined && parsed.data.runAt !== undefined) {
+  if (asked.delayMs !== undefined && asked.runAt !== undefined) {
     return refused([invalid('runAt', 'must not be given together with delayMs')]);
   }
-  const clash = clashOf(parsed.data);
+  const clash = clashOf(asked);
   if (clash !== undefined) return refused([clash]);
-  const { webhook } = parsed.data;
+  const { webhook } = asked;
   const unfit = webhook === undefined ? undefined : limits.webhookFault(webhook.url);
   if (unfit !== undefined) return refused([invalid('webhook.url', unfit)]);
   return complete(
     {
-      type: parsed.data.type,
+      type: asked.type,
       value: exact.value['input'],
       input: sliceMember(bytes, span),
       extra: webhook === undefined ? {} : { callback: callTo(webhook.url, webhook.states) },
     },
-    valuesOf(parsed.data),
+    valuesOf(asked),
     HTTP_FIELDS,
     catalog,
   );
@@ -242,20 +238,9 @@ function instant<Name extends 'runAt' | 'deadline'>(name: Name, text: string | u
   return at === undefined ? {} : ({ [name]: at } as { [K in Name]?: Date });
 }
 
-function faultsOf(error: ZodError, members: ReadonlyMap<string, unknown>): SubmissionFault[] {
-  const byField = new Map<string, SubmissionFault>();
-  for (const { code: kind, path, message } of error.issues) {
-    if (kind === 'unrecognized_keys') continue; // named from the bytes already
-    const field = renderPath(path);
-    const code: ErrorCode = message.includes('U+0000') ? 'text-invalid' : 'field-invalid';
-    const isMissing = path.length === 1 && !members.has(String(path[0]));
-    // One fault a field: a number can break two rules that read alike.
-    if (!byField.has(field)) {
-      const reason = isMissing ? 'is required' : message;
-      byField.set(field, { code: field === 'input' ? 'input-invalid' : code, field, reason });
-    }
-  }
-  return [...byField.values()];
+function faultOf({ field, reason }: SchemaFault): SubmissionFault {
+  if (field === 'input') return { code: 'input-invalid', field, reason };
+  return { code: reason.includes('U+0000') ? 'text-invalid' : 'field-invalid', field, reason };
 }
 
 const TEXT_PROPERTIES = {

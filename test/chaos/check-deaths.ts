@@ -1,6 +1,7 @@
 /** Invariants 4 and 5: one dead letter for each death, one new run for each replay. */
 import type { Violation } from './checker.ts';
 import type { Evidence, LetterRow, Step, TaskRow } from './evidence.ts';
+import { partsOf } from './flow-evidence.ts';
 import { groupBy } from './grouped.ts';
 import { kindOf } from './kinds.ts';
 import type { Press } from './operator.ts';
@@ -8,6 +9,7 @@ import type { Press } from './operator.ts';
 /** Compares dead letters with the transitions, and the operator's presses with the replays. */
 export function checkDeaths(evidence: Evidence): readonly Violation[] {
   const { tasks, letters, steps, presses, submissions } = evidence;
+  const parts = partsOf(evidence.flows);
   const ofTasks = letters.filter(({ kind }) => kind === 'task');
   const lettersOf = groupBy(ofTasks, ({ taskId }) => taskId);
   const stepsOf = groupBy(steps, ({ taskId }) => taskId);
@@ -26,7 +28,9 @@ export function checkDeaths(evidence: Evidence): readonly Violation[] {
     ...letters
       .filter(({ isRecorded }) => !isRecorded)
       .map(({ id }) => ({ invariant: 4, what: 'a dead letter that no handler took note of', about: id }) as const),
-    ...tasks.flatMap((task) => checkTask(task, stepsOf.get(task.id) ?? [], lettersOf.get(task.id) ?? [])),
+    ...tasks.flatMap((task) =>
+      checkTask(task, stepsOf.get(task.id) ?? [], lettersOf.get(task.id) ?? [], parts.get(task.id)?.isEarlier === true),
+    ),
     ...tasks.flatMap((task) => checkReason(task, kinds.get(task.key ?? ''), lettersOf.get(task.id) ?? [])),
     ...checkPresses(presses, ofTasks),
   ];
@@ -36,6 +40,7 @@ function checkTask(
   { id, state }: TaskRow,
   steps: readonly Step[],
   letters: readonly LetterRow[],
+  isRemade: boolean,
 ): readonly Violation[] {
   const faults: Violation[] = [];
   const deaths = steps.filter(({ after }) => after === 'dead').map(({ attemptAfter }) => attemptAfter);
@@ -45,7 +50,9 @@ function checkTask(
     faults.push({ invariant: 4, what: 'not one dead letter for each death', about });
   }
   const open = letters.filter((letter) => letter.state === 'open');
-  if (open.length !== (state === 'dead' ? 1 : 0)) {
+  // Whoever has a flow go on closes the letters of the steps that are made anew.
+  const isClosed = isRemade && letters.some((letter) => letter.state === 'discarded');
+  if (open.length !== (state === 'dead' && !isClosed ? 1 : 0)) {
     const about = `${id} is ${state} and has ${open.length} open letters`;
     faults.push({ invariant: 4, what: 'a task and its open letters do not fit', about });
   }

@@ -1,6 +1,7 @@
 /** Invariant 1: whatever was accepted has ended, or died as a message. Nothing is there that nobody submitted. */
 import type { Violation } from './checker.ts';
 import type { Evidence, TaskRow } from './evidence.ts';
+import { partsOf } from './flow-evidence.ts';
 import { groupBy } from './grouped.ts';
 import { kindOf } from './kinds.ts';
 import type { Submission } from './submissions.ts';
@@ -8,7 +9,9 @@ import type { Submission } from './submissions.ts';
 /** Compares the log of submissions with the tasks and the refused messages. */
 export function checkEnds(evidence: Evidence): readonly Violation[] {
   const { tasks, submissions, letters } = evidence;
-  const byKey = groupBy(tasks, ({ key }) => key);
+  const parts = partsOf(evidence.flows);
+  const alone = tasks.filter(({ id }) => !parts.has(id));
+  const byKey = groupBy(alone, ({ key }) => key);
   const refused = groupBy(
     letters.filter(({ kind }) => kind === 'refused'),
     ({ messageId }) => messageId,
@@ -16,7 +19,7 @@ export function checkEnds(evidence: Evidence): readonly Violation[] {
   const known = new Set(submissions.map(({ key }) => key));
   return [
     ...tasks.filter(({ finishedAt }) => finishedAt === undefined).map(notEnded),
-    ...tasks
+    ...alone
       .filter(({ key }) => key === undefined || !known.has(key))
       .map(({ id }) => ({ invariant: 6, what: 'a task that nobody submitted', about: id }) as const),
     ...submissions.flatMap((submission) => {

@@ -3,18 +3,21 @@ import { isTransition, TASK_STATES } from '../../shared/tasks/state-machine.ts';
 import type { TaskState } from '../../shared/tasks/state-machine.ts';
 import type { Violation } from './checker.ts';
 import type { Evidence, Step, TaskRow } from './evidence.ts';
+import { partsOf } from './flow-evidence.ts';
 import { kindOf, MOST_AT_ONCE } from './kinds.ts';
 
 /** Looks at transitions, times and leftovers. */
-export function checkStates({ tasks, steps, left, submissions, cancelled }: Evidence): readonly Violation[] {
+export function checkStates({ tasks, steps, left, submissions, cancelled, flows }: Evidence): readonly Violation[] {
+  const parts = partsOf(flows);
+  const alone = tasks.filter(({ id }) => !parts.has(id));
   const kinds = new Map(submissions.map(({ key, kind }) => [key, kind]));
   return [
-    ...tasks
+    ...alone
       .filter(({ id, state }) => state === 'cancelled' && !cancelled.has(id))
       .map(
         ({ id }) => ({ invariant: 6, what: 'a task was cancelled that nobody wanted cancelled', about: id }) as const,
       ),
-    ...tasks
+    ...alone
       .filter(({ state, key }) => state === 'expired' && !hasDeadline(kinds.get(key ?? '')))
       .map(({ id }) => ({ invariant: 6, what: 'a task expired that has no deadline', about: id }) as const),
     ...steps.flatMap(checkStep),

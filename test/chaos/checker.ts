@@ -4,6 +4,7 @@
  */
 import { checkDeaths } from './check-deaths.ts';
 import { checkEnds } from './check-ends.ts';
+import { checkFlows } from './check-flows.ts';
 import { checkProcesses } from './check-processes.ts';
 import { checkRuns } from './check-runs.ts';
 import { checkStates } from './check-states.ts';
@@ -28,6 +29,7 @@ export function check(evidence: Evidence): readonly Violation[] {
     ...checkRuns(evidence),
     ...checkDeaths(evidence),
     ...checkStates(evidence),
+    ...checkFlows(evidence),
     ...checkProcesses(evidence),
   ];
 }

@@ -23,7 +23,7 @@ export const listChaosTasks = statement<[]>()({
   name: 'chaos_list_tasks',
   text: sql`
     select id, state::text as state, attempt, lost_attempts, queue, generation, accepted_at, started_at, finished_at,
-           business_key, external_id
+           business_key, external_id, flow_id
       from tasks order by id`,
   columns: {
     id: 'uuid',
@@ -37,6 +37,7 @@ export const listChaosTasks = statement<[]>()({
     finished_at: 'timestamptz?',
     business_key: 'text?',
     external_id: 'text?',
+    flow_id: 'uuid?',
   },
 });
 
@@ -101,6 +102,8 @@ export const countLeftovers = statement<[]>()({
            (select count(*) from due) as due,
            (select count(*) from cancel_requests) as cancel_requests,
            (select count(*) from leases) as leases,
+           (select count(*) from flows where finished_at is null) as flows,
+           (select count(*) from flow_timers) as flow_timers,
            (select count(*) from dead_letters
              where recorded_at is null and died_at < clock_timestamp() - interval '75 s') as unrecorded_letters,
            (select count(*) from dead_letters
@@ -117,6 +120,8 @@ export const countLeftovers = statement<[]>()({
     due: 'int8',
     cancel_requests: 'int8',
     leases: 'int8',
+    flows: 'int8',
+    flow_timers: 'int8',
     unrecorded_letters: 'int8',
     ungrouped_letters: 'int8',
     groups_that_differ: 'int8',

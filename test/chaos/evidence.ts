@@ -3,6 +3,7 @@ import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { JournalEntry } from '../support/tasks/journal.ts';
 import { listChaosAttempts, listChaosLetters, listChaosTasks, listSteps } from './evidence.sql.ts';
+import type { FlowEvidence } from './flow-evidence.ts';
 import type { Press } from './operator.ts';
 import type { Submission } from './submissions.ts';
 import type { ProcessEnd } from './supervised.ts';
@@ -17,6 +18,8 @@ export interface TaskRow {
   readonly finishedAt: Date | undefined;
   /** Key of its submission; over AMQP it is the message id as well. */
   readonly key: string | undefined;
+  /** The flow that it is a step of; absent once it has left it. */
+  readonly flowId?: string | undefined;
 }
 
 /** A row of the history. */
@@ -86,6 +89,7 @@ export interface Evidence {
   readonly errors: readonly ErrorLine[];
   /** True where the broker moves dead messages at most once and was killed: a refused message may be lost then. */
   readonly mayLoseRefused: boolean;
+  readonly flows: FlowEvidence;
 }
 
 /** What stands in the tables. */
@@ -103,6 +107,7 @@ export async function readTables(db: Database): Promise<Pick<Evidence, 'tasks' |
       startedAt: row.started_at ?? undefined,
       finishedAt: row.finished_at ?? undefined,
       key: row.business_key ?? undefined,
+      ...(row.flow_id === null ? {} : { flowId: row.flow_id }),
     })),
     attempts: attempts.map((row) => ({
       taskId: row.task_id,

@@ -28,6 +28,8 @@ export interface Figures {
   readonly expired: number;
   /** Messages that the front door refused. */
   readonly refused: number;
+  /** Flows by the state in which they ended. */
+  readonly flows: Readonly<Record<string, number>>;
   readonly replays: number;
   readonly runs: number;
   /** Runs beyond the first of a task, by what became of the run before. */
@@ -61,6 +63,7 @@ export function countFigures(evidence: Evidence, injected: readonly Injected[]):
     cancelled: tasks.filter(({ state }) => state === 'cancelled').length,
     expired: tasks.filter(({ state }) => state === 'expired').length,
     refused: refused.length,
+    flows: countBy(evidence.flows.rows, ({ state }) => state),
     replays: presses.filter(({ status }) => status === 200).length,
     runs: started.length,
     repeated: countRepeated(evidence),

@@ -5,11 +5,11 @@ import { systemClock } from '../../shared/time/clock.ts';
 import { drawKind, KINDS } from './kinds.ts';
 import type { Kind } from './kinds.ts';
 import type { ChaosPublisher } from './publisher.ts';
-import type { Submissions } from './submissions.ts';
+import type { Log, Submission } from './submissions.ts';
 
 /** What the load needs. */
 export interface LoadDeps {
-  readonly submissions: Submissions;
+  readonly submissions: Log<Submission>;
   readonly publisher: ChaosPublisher;
   /** URL of a producer that is up, by a number from 0 to 1; `undefined` while there is none. */
   readonly producerUrl: (choice: number) => string | undefined;

@@ -24,6 +24,9 @@ export function renderFigures(figures: Figures): string {
   const lines = [
     `submitted ${submitted}: ${accepted} accepted, ${unknown} without an answer that promises anything`,
     `tasks ${tasks}: ${succeeded} succeeded, ${dead} dead, ${cancelled} cancelled, ${expired} expired`,
+    `flows ${Object.values(figures.flows).reduce((sum, count) => sum + count, 0)}: ${Object.entries(figures.flows)
+      .map(([state, count]) => `${count} ${state}`)
+      .join(', ')}`,
     `messages refused ${figures.refused}, dead letters replayed ${figures.replays}`,
     `runs ${runs}, of them repeated ${repeated}${renderCounts(figures.repeated, 'after')}`,
     `processes started anew ${restarts}`,

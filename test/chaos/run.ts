@@ -20,6 +20,10 @@ import type { Violation } from './checker.ts';
 import { readTables } from './evidence.ts';
 import type { Evidence } from './evidence.ts';
 import { endSessions, readProgress, STEPS_DDL } from './evidence.sql.ts';
+import { readFlows } from './flow-evidence.ts';
+import { FlowLoad } from './flow-load.ts';
+import type { FlowSubmission } from './flow-load.ts';
+import { FlowOperator } from './flow-operator.ts';
 import type { Fault, FaultSite } from './faults.ts';
 import { countFigures } from './figures.ts';
 import type { Figures, Injected } from './figures.ts';
@@ -28,7 +32,8 @@ import { ChaosPublisher } from './publisher.ts';
 import { Operator } from './operator.ts';
 import { inject } from './schedule.ts';
 import type { ChaosServers } from './servers.ts';
-import { Submissions } from './submissions.ts';
+import { Log } from './submissions.ts';
+import type { Submission } from './submissions.ts';
 
 /** What a run is. */
 export interface RunOptions {
@@ -48,7 +53,7 @@ export interface RunOptions {
   readonly counts: ChaosFleetOptions['counts'];
   /** Tasks a second. */
   readonly perSecond: number;
-  /** Kinds of the load; absent: all. */
+  /** Kinds of the load, `FLOWS` for flows; absent: all. */
   readonly kinds?: readonly string[];
   /** Added to the environment of every process. */
   readonly env?: Readonly<Record<string, string>>;
@@ -70,6 +75,10 @@ export interface RunResult {
   readonly lastLeft: string;
 }
 
+/** The kind of the load that stands for flows. */
+export const FLOWS = 'flows';
+/** Tasks of the rest of the load for each flow that is started; a flow is some seven tasks. */
+const TASKS_PER_FLOW = 15;
 const SHOW_EVERY_MS = 2_000;
 
 /** Runs it. Throws only where the run itself could not be held. */
@@ -100,7 +109,7 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
   await fleet.ready();
   const random = seeded(seed);
   const journal = join(dir, 'runs.jsonl');
-  const submissions = new Submissions(join(dir, 'submissions.jsonl'));
+  const submissions = new Log<Submission>(join(dir, 'submissions.jsonl'));
   const link = await FaultyProxy.open(servers.amqpUrl);
   const publisher = new ChaosPublisher(link.urlOf(servers.amqpUrl), namesOf(options.prefix).tasks);
   const load = new Load(
@@ -118,10 +127,22 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     taskIds: () => submissions.all.flatMap(({ taskId }) => (taskId === undefined ? [] : [taskId])),
     random: seeded(seed + 2),
   });
+  const flows = new Log<FlowSubmission>(join(dir, 'flows.jsonl'));
+  const producerUrl = (choice: number): string | undefined => fleet.url('producer', choice);
+  const flowLoad = new FlowLoad(
+    { submissions: flows, producerUrl, random: seeded(seed + 3) },
+    { journal, perSecond: options.perSecond / TASKS_PER_FLOW },
+  );
+  const flowOperator = new FlowOperator({ producerUrl, flows: () => flows.all, random: seeded(seed + 4) });
+  const hasFlows = options.kinds?.includes(FLOWS) ?? true;
   const showing = new AbortController();
   publisher.start();
   load.start();
   operator.start();
+  if (hasFlows) {
+    flowLoad.start();
+    flowOperator.start();
+  }
   void showProgress(options, db, showing.signal);
   let injected: readonly Injected[] = [];
   try {
@@ -131,13 +152,17 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     await writeFile(join(dir, 'faults.jsonl'), injected.map((fault) => `${JSON.stringify(fault)}\n`).join(''));
   } finally {
     fleet.heal();
+    await flowOperator.stop();
     await operator.stop();
+    await flowLoad.stop();
     await load.stop();
     showing.abort();
     await publisher.stop();
     await link[Symbol.asyncDispose]();
   }
-  tell(`no more faults and no more load; waiting for ${submissions.all.length} submissions to end`);
+  tell(
+    `no more faults and no more load; waiting for ${submissions.all.length} submissions and ${flows.all.length} flows to end`,
+  );
   const startMs = systemClock.monotonicMs();
   const after = { amqpUrl: servers.amqpUrl, prefix: options.prefix, fleet, db };
   const lastLeft = await drain(after, options);
@@ -157,6 +182,12 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     cancelled: operator.cancelled,
     left,
     mayLoseRefused,
+    flows: {
+      ...(await readFlows(db)),
+      submissions: flows.all,
+      cancelled: flowOperator.cancelled,
+      retried: flowOperator.retried,
+    },
   };
   return { violations: check(evidence), figures: countFigures(evidence, injected), drainedInMs, lastLeft };
 }

@@ -21,17 +21,17 @@ export interface Submission {
   readonly times: number;
 }
 
-/** Collects submissions, and writes each down before anything else happens. */
-export class Submissions {
-  readonly all: Submission[] = [];
+/** Collects entries, and writes each down before anything else happens. */
+export class Log<T> {
+  readonly all: T[] = [];
   readonly #file: string;
 
   constructor(file: string) {
     this.#file = file;
   }
 
-  add(submission: Submission): void {
-    this.all.push(submission);
-    appendFileSync(this.#file, `${JSON.stringify(submission)}\n`);
+  add(entry: T): void {
+    this.all.push(entry);
+    appendFileSync(this.#file, `${JSON.stringify(entry)}\n`);
   }
 }

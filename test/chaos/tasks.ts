@@ -3,9 +3,12 @@ import { z } from 'zod';
 import { defineTask } from '../../shared/tasks/define-task.ts';
 import { NonRetryable } from '../../shared/tasks/handler-errors.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { ATTEMPTS, PART } from './flow-shapes.ts';
 import { MOST_AT_ONCE } from './kinds.ts';
 import { journalled, note } from '../support/tasks/journal.ts';
 
+/** What a step gave; null of one whose failure is ignored. */
+const given = z.strictObject({ taskId: z.string() }).nullable();
 const QUICK_RETRY = { maxAttempts: 3, firstDelayMs: 50, maxDelayMs: 200 } as const;
 
 /** Kills its own process in its first `crashes` attempts (by attempt number). */
@@ -50,6 +53,31 @@ export const limited = defineTask({
     await systemClock.sleep(ms, ctx.signal);
     ctx.signal.throwIfAborted();
     note(journal, ctx, 'ended');
+  },
+});
+
+/** A step of a flow: writes down of which tasks it was given results, by the names of their steps, and gives its own id. */
+export const part = defineTask({
+  name: PART,
+  input: z.strictObject({
+    ...journalled,
+    ms: z.int().min(0).default(0),
+    failures: z.int().min(0).default(0),
+    got: z.record(z.string(), z.union([given, z.array(given)])).default({}),
+  }),
+  retry: { ...QUICK_RETRY, maxAttempts: ATTEMPTS },
+  timeoutMs: 60_000,
+  run: async ({ journal, ms, failures, got }, ctx) => {
+    const ids = Object.entries(got).map(([name, each]) => [
+      name,
+      Array.isArray(each) ? each.map((one) => one?.taskId ?? null) : (each?.taskId ?? null),
+    ]);
+    note(journal, ctx, 'started', JSON.stringify(Object.fromEntries(ids)));
+    await systemClock.sleep(ms, ctx.signal);
+    ctx.signal.throwIfAborted();
+    if (ctx.attempt <= failures) throw new Error(`fails in attempt ${ctx.attempt}`);
+    note(journal, ctx, 'ended');
+    return { taskId: ctx.taskId };
   },
 });
 

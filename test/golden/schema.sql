@@ -61,9 +61,9 @@ create function refuse_change() returns trigger language plpgsql; -- source md5 
 create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
-create function remake_steps(of_flow uuid, picked integer[]) returns void language plpgsql; -- source md5 9dbb6172c372b6ebbb95283d1dc8d1cd
+create function remake_steps(of_flow uuid, picked integer[]) returns void language plpgsql; -- source md5 22b0ca750ca4759eb868625113a388e1
 create function result_text(of_task uuid) returns text language sql; -- source md5 a463ed8bc60dc0bb3ee8342e64cb7aaf
-create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 9850f229516278f099f652beaa8df349
+create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 eccbb4c0fca74731b62f6b15a5164a24
 create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 c298606a0872ebe67a6b8988a3f09c92
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f

@@ -200,13 +200,13 @@ describe('what cannot be done', () => {
     ['discard', { reason: '' }, 'reason'],
     ['discard', { reason: 'a\0b' }, 'reason'],
     ['discard', { reason: 'x'.repeat(1_001) }, 'reason'],
-    ['discard', { reason: 'x', force: true }, 'body'],
+    ['discard', { reason: 'x', force: true }, 'force'],
     ['replay', { reason: 7 }, 'reason'],
     ['replay', { destination: 'x' }, 'destination'],
     ['replay', [], 'body'],
     ['replay', 'no json', 'body'],
     ['replay', '{"reason":"a","reason":"b"}', 'reason'],
-    ['replay', '{"__proto__":{"state":"open"}}', 'body'],
+    ['replay', '{"__proto__":{"state":"open"}}', '__proto__'],
   ])('%s with a wrong body (%#) is refused by the field at fault, and changes nothing', async (action, body, field) => {
     const taskId = await desk.deadTask();
     const { id } = await desk.letter(`task_id = '${taskId}'`);

@@ -63,6 +63,47 @@ test(
   120_000 + RESTARTS * 60_000,
 );
 
+test('what starts later is in no queue, whatever its delay: a broker that crashes and workers that go cost it nothing', async () => {
+  const broker = privateBroker();
+  await using fleet = await open();
+  const queuesOf = async (): Promise<readonly (readonly [string, number])[]> => {
+    const lines = (await broker.ctl('list_queues', 'name', 'messages')).split('\n').map((line) => line.split('\t'));
+    return lines.flatMap(([name = '', messages]) =>
+      name.startsWith(fleet.prefix) ? [[name, Number(messages)] as const] : [],
+    );
+  };
+  const before = await queuesOf();
+  expect(before.length).toBeGreaterThan(2);
+  // Each a delay of its own, from an hour to a day.
+  await fleet.submit(
+    ...Array.from({ length: 10_000 }, (_, n) => ({ delayMs: 3_600_000 + ((n * 7_919) % 10_000) * 8_280 })),
+  );
+  const soon = await fleet.submit(
+    ...Array.from({ length: 300 }, (_, n) => ({ delayMs: 1_000 + ((n * 37) % 300) * 10 })),
+  );
+  await broker.kill();
+  await fleet.pass(2_000);
+  await broker.start();
+  await eventually(async () => expect(await fleet.books()).toMatchObject({ succeeded: soon.length }), {
+    withinMs: 60_000,
+    everyMs: 250,
+  });
+  const due = new Map((await fleet.tasks()).map(({ id, accepted_at: at }) => [id, at.getTime()]));
+  const early = soon.filter((id, n) => {
+    const startedMs = fleet.entries(id)[0]?.atMs ?? 0;
+    return startedMs < (due.get(id) ?? 0) + 1_000 + ((n * 37) % 300) * 10 - 2; // milliseconds are cut off
+  });
+  expect(early).toEqual([]);
+
+  await Promise.all(fleet.all('worker').map(async (worker) => await worker.kill()));
+  await fleet.start('worker').ready();
+  await fleet.run();
+  expect(await fleet.books()).toMatchObject({ accepted: 10_301, succeeded: 301 });
+  const after = await queuesOf();
+  expect(after.map(([name]) => name).toSorted()).toEqual(before.map(([name]) => name).toSorted());
+  expect(after.reduce((sum, [, messages]) => sum + messages, 0)).toBe(0);
+}, 180_000);
+
 /** The private broker, whose `rabbitmqctl` can be reached. */
 function privateBroker(): PrivateBroker {
   if (stack.broker instanceof PrivateBroker) return stack.broker;

@@ -10,7 +10,7 @@ import { expect, test } from '@jest/globals';
 import { greetBroker } from '../../deploy/local-stack/greeting.ts';
 import { FAULTS } from '../chaos/faults.ts';
 import { renderViolations } from '../chaos/report.ts';
-import { runChaos } from '../chaos/run.ts';
+import { FLOWS, runChaos } from '../chaos/run.ts';
 import { AMQP_URL } from '../support/broker.ts';
 import { openDatabase } from '../support/database.ts';
 import { sabotaged } from '../support/sabotage.ts';
@@ -51,7 +51,11 @@ async function reportOf({ faults, kinds, sabotage, drainMs, workers = 2, seed = 
       databaseUrl: opened.url,
       dir,
       faults: FAULTS.filter(({ name }) => faults.includes(name)),
-      counts: { producer: 1, worker: workers, 'dead-letter-handler': kinds.includes('malformed') ? 1 : 0 },
+      counts: {
+        producer: 1,
+        worker: workers,
+        'dead-letter-handler': kinds.includes('malformed') || kinds.includes(FLOWS) ? 1 : 0,
+      },
       perSecond: 40,
       kinds,
       // What is broken on purpose shall be seen: the reconciler would mend it.
@@ -79,6 +83,19 @@ const MOST_RUNS = 4;
 test.concurrent('a sound fleet whose workers are killed and frozen breaks no invariant', async () => {
   const faults = ['worker killed', 'worker frozen past its lease'];
   expect(await reportOf({ faults, kinds: ['slow', 'flaky', 'malformed'], drainMs: 60_000 })).toBe('');
+}, 360_000);
+
+test.concurrent('a sound fleet breaks no invariant of flows either, whatever operators do to them while workers are killed', async () => {
+  const faults = ['worker killed'];
+  expect(await reportOf({ faults, kinds: ['fast', FLOWS], drainMs: 60_000 })).toBe('');
+}, 360_000);
+
+test.concurrent('a flow that is not told of the end of some steps stands still: invariant 1', async () => {
+  const module = 'shared/tasks/beside.sql.js';
+  const from = 'where flow_id is not null and (select';
+  const sabotage = [{ module, from, to: `where right(flow_id::text, 1) < '8' and (select` }];
+  const report = await reportOf({ faults: [], kinds: ['fast', FLOWS], workers: 1, sabotage, drainMs: SHORT_DRAIN_MS });
+  expect(report).toContain('invariant 1 is broken: a flow has not ended');
 }, 360_000);
 
 test.concurrent('an ack before the claim loses what a killed worker had taken: invariant 1', async () => {

@@ -166,7 +166,7 @@ test.each([
   [{ filter: 'type:a', ids: [newId()], reason: 'x' }, 'ids'],
   [{ ids: [], reason: 'x' }, 'ids'],
   [{ ids: ['7'], reason: 'x' }, 'ids[0]'],
-  [{ filter: 'type:a', reason: 'x', force: true }, 'body'],
+  [{ filter: 'type:a', reason: 'x', force: true }, 'force'],
 ])('%j is refused by the field at fault', async (body, field) => {
   expect(await discard(body)).toMatchObject({ status: 400, json: { field } });
   expect(await auditOf('dead-letters.discard')).toEqual([]);

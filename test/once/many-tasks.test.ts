@@ -229,7 +229,7 @@ test.each([
   ['edit', { filter: 'type:a', reason: 'x' }, 'field-invalid', 'changes'],
   ['edit', { filter: 'type:a', reason: 'x', changes: {} }, 'field-invalid', 'body'],
   ['edit', { filter: 'type:a', reason: 'x', changes: { queue: 'nowhere' } }, 'queue-unknown', 'queue'],
-  ['edit', { filter: 'type:a', reason: 'x', changes: { input: {} } }, 'field-invalid', 'changes'],
+  ['edit', { filter: 'type:a', reason: 'x', changes: { input: {} } }, 'field-invalid', 'changes.input'],
 ] as const)('%s of %j is refused as %s of %s', async (what, body, type, field) => {
   expect((await post(what, body)).json).toMatchObject({ type, field });
   expect((await post(what, { ...body }, TOKENS[0])).json).toMatchObject({ type: 'role-insufficient' });

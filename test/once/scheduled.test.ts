@@ -1,7 +1,10 @@
 /** Tasks that start later. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { announceTypes } from '../../shared/tasks/announce.ts';
+import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
+import { aType } from '../support/task-api.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {
@@ -23,6 +26,15 @@ test('fifty tasks with delays out of order start at their time: never before, an
   // On an idle machine all are within a second; a busy one may hold up a few.
   expect(late.filter((ms) => ms < 1_000).length).toBeGreaterThan(25);
   expect(Math.max(...late)).toBeLessThan(5_000);
+});
+
+test('a task that starts later is accepted before any worker ever ran, and waits for the first', async () => {
+  await using fresh = await openFleet({ workers: 0 });
+  await announceTypes(fresh.database.database, [aType('fault.step')], 'v1'); // as a deploy job does
+  const [id = ''] = await eventually(async () => await fresh.submit({ delayMs: 500 }));
+  await eventually(async () => expect((await fresh.task(id)).state).toBe('pending'));
+  await fresh.start('worker').ready();
+  expect(await fresh.ended()).toMatchObject({ accepted: 1, succeeded: 1 });
 });
 
 test('what fails together is not retried together', async () => {

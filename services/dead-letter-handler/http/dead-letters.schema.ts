@@ -39,7 +39,7 @@ const filter = z
   );
 
 /** What letters are selected by; all of it must fit. */
-export const selectQuery = z.object({
+export const selectQuery = z.strictObject({
   filter: filter.optional(),
   state: z
     .union([stateOrAll, z.array(stateOrAll).max(5)])

@@ -4,6 +4,7 @@ import { isStorableText } from '../../../shared/text/storable.ts';
 import { ITEM_STATES, REPLAY_STATES, SKIP_CODES } from '../../../shared/dead-letters/replay-state.ts';
 import type { ItemState, ReplayState } from '../../../shared/dead-letters/replay-state.ts';
 import { pageQuery } from '../../../shared/http/paging.ts';
+import { jsonObject } from '../../../shared/tasks/check-by-schema.ts';
 
 const namesOf = <K extends string>(table: Readonly<Record<K, string>>): [K, ...K[]] =>
   Object.keys(table) as [K, ...K[]];
@@ -67,7 +68,7 @@ export const newReplayBody = z
     queue: text(100).optional().describe('Queue for the tasks instead of their own.'),
     priority: z.int().min(0).max(9).optional().describe('Priority for the tasks instead of their own, 0 to 9.'),
     patch: z
-      .union([z.array(z.unknown()), z.record(z.string(), z.unknown())])
+      .union([z.array(z.unknown()), jsonObject])
       .optional()
       .describe(
         'Mends each input: a JSON Patch (RFC 6902) where it is a list, a merge patch (RFC 7396) where it is an object. Needs the role editor.',
@@ -117,7 +118,7 @@ export const replayParams = z.object({ id: z.uuid().describe('Id of the replay.'
 export const steerBody = z.strictObject({ reason: text(1_000).optional().describe('Why, for the record.') });
 
 /** Headers of pause, resume and cancel. */
-export const steerHeaders = z.object({
+export const steerHeaders = z.looseObject({
   'if-match': z.string().max(100).optional().describe('ETag of the replay as you saw it; 412 where it is another now.'),
 });
 

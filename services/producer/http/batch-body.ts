@@ -4,8 +4,11 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
+import { z } from 'zod';
 import { MESSAGE_LIMITS } from '../../../shared/amqp/message.ts';
 import { WarrenError } from '../../../shared/errors/warren-error.ts';
+import { fieldInvalid } from '../../../shared/http/body.ts';
+import { checkBySchema } from '../../../shared/tasks/check-by-schema.ts';
 
 /** Tasks in one batch at most. */
 export const MOST_IN_BATCH = 1_000;
@@ -16,6 +19,19 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const OPEN = [0x7b, 0x5b]; // { [
 const CLOSE = [0x7d, 0x5d]; // } ]
+
+/** A batch whose items are not looked into. */
+export const batchOutline = z.strictObject({
+  tasks: z.array(z.unknown()).min(1).max(MOST_IN_BATCH),
+  spreadMs: z
+    .int()
+    .min(1)
+    .max(MESSAGE_LIMITS.delayMs)
+    .optional()
+    .describe(
+      'Let the tasks start spread evenly over so many milliseconds, in their order, each at an arbitrary moment of its share. Not together with delayMs or runAt of a task.',
+    ),
+});
 
 /** A batch, cut up. */
 export interface Batch {
@@ -35,16 +51,9 @@ export function splitBatch(raw: Buffer): Batch {
     throw invalidBody('is not valid JSON'); // the parser's own message quotes the content
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalidBody('must be an object');
-  const unknown = Object.keys(value).find((name) => name !== 'tasks' && name !== 'spreadMs');
-  if (unknown !== undefined) throw invalidField(unknown.slice(0, 100), 'is not a member of a batch');
-  const { tasks, spreadMs } = value as { readonly tasks?: unknown; readonly spreadMs?: unknown };
-  if (!Array.isArray(tasks) || tasks.length === 0 || tasks.length > MOST_IN_BATCH) {
-    throw invalidField('tasks', `must be a list of 1 to ${MOST_IN_BATCH} tasks`);
-  }
-  if (spreadMs !== undefined && !isSpread(spreadMs)) {
-    throw invalidField('spreadMs', `must be an integer from 1 to ${MESSAGE_LIMITS.delayMs}`);
-  }
-  return { items: itemsOf(raw, valueOf(raw, 'tasks')), spreadMs };
+  const checked = checkBySchema(batchOutline, value);
+  if (checked.kind === 'refused') throw fieldInvalid(checked.faults);
+  return { items: itemsOf(raw, valueOf(raw, 'tasks')), spreadMs: checked.value.spreadMs };
 }
 
 /**
@@ -57,10 +66,6 @@ export function spreadDelayMs(
 ): number {
   const place = createHash('sha256').update(digest).update(String(index)).digest().readUInt32BE(0) / 2 ** 32;
   return Math.floor(((index + place) * spreadMs) / count);
-}
-
-function isSpread(value: unknown): value is number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MESSAGE_LIMITS.delayMs;
 }
 
 /** Where the value of a member begins. The grammar is known to be right, so nothing here looks for it. Throws for one given twice. */

@@ -48,7 +48,7 @@ export interface FlowRoutesDeps extends FlowsDeps {
   readonly flowBytes: number;
   /** True where the outbox has reached its bound, because the broker has been away for long. */
   readonly isOutboxFull: () => boolean;
-  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated'>;
+  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'submissionsRefused' | 'submissionsRepeated' | 'flowsStarted'>;
 }
 
 const JSON_TYPE = 'application/json; charset=utf-8';

@@ -3,8 +3,6 @@ import { z } from 'zod';
 import { isLimitKey } from '../../../shared/tasks/limit-key.ts';
 import { QUEUE_MODES } from '../../../shared/tasks/queue-mode.ts';
 
-const WEIGHT_RULE = 'must be 1 to 100';
-const DEPTH_RULE = 'must be 1 to 1000';
 const MODES = Object.keys(QUEUE_MODES) as (keyof typeof QUEUE_MODES)[];
 const mode = z.enum(MODES).describe(MODES.map((each) => `${each}: ${QUEUE_MODES[each]}`).join(' '));
 
@@ -47,18 +45,18 @@ export const modeBody = z.strictObject({
 /** Body of a call that makes a queue fair. */
 export const fairnessBody = z.strictObject({
   key: z
-    .string('is required')
+    .string()
     .refine((path) => isLimitKey(path), 'must be a path of 1 to 8 names such as input.tenantId')
     .describe('Member of the input whose values take turns, such as `input.tenantId`.'),
   weights: z
-    .record(z.string().max(200), z.int('must be an integer').min(1, WEIGHT_RULE).max(100, WEIGHT_RULE))
+    .record(z.string().max(200), z.int().min(1).max(100))
     .refine((weights) => Object.keys(weights).length <= 1_000, 'must be at most 1000 keys')
     .optional()
     .describe('Tasks in a turn of a key, 1 to 100. Default 1.'),
   depth: z
-    .int('must be an integer')
-    .min(1, DEPTH_RULE)
-    .max(1_000, DEPTH_RULE)
+    .int()
+    .min(1)
+    .max(1_000)
     .optional()
     .describe(
       'Tasks that are invited at a time and have not started. 1 to 1000, default 100: more than all slots of its workers.',

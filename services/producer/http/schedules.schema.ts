@@ -86,7 +86,7 @@ export const scheduleListQuery = pageQuery;
 export const scheduleParams = z.object({ name: z.string().describe('Name of the schedule.') });
 
 /** Query of the next instants. */
-export const nextQuery = z.object({
+export const nextQuery = z.strictObject({
   count: z.coerce.number().int().min(1).max(MOST_NEXT).default(10).describe(`1 to ${MOST_NEXT}.`),
 });
 /** Its answer. */

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 
 /** What they may say. */
-export const submitHeaders = z.object({
+export const submitHeaders = z.looseObject({
   'idempotency-key': z
     .string()
     .optional()

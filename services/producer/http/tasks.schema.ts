@@ -1,11 +1,11 @@
 /** What the Task API takes and answers, as the OpenAPI document shows it. */
 import { z } from 'zod';
-import { MESSAGE_LIMITS, parseInstant } from '../../../shared/amqp/message.ts';
+import { parseInstant } from '../../../shared/amqp/message.ts';
 import { FILTER_LIMITS } from '../../../shared/filter/filter.ts';
 import { pageQuery } from '../../../shared/http/paging.ts';
 import { submissionBody } from '../../../shared/tasks/submission-body.ts';
 import { STATE_MEANINGS, TASK_STATES } from '../../../shared/tasks/state-machine.ts';
-import { MOST_IN_BATCH } from './batch-body.ts';
+import { MOST_IN_BATCH, batchOutline } from './batch-body.ts';
 
 const instant = z.iso.datetime({ offset: true });
 const id = z.uuid();
@@ -169,17 +169,7 @@ export const problem = z
   .describe('RFC 9457.');
 
 /** A batch as it is sent. Each item is checked by itself. */
-export const batchBody = z.strictObject({
-  tasks: z.array(submissionBody).min(1).max(MOST_IN_BATCH),
-  spreadMs: z
-    .int()
-    .min(1)
-    .max(MESSAGE_LIMITS.delayMs)
-    .optional()
-    .describe(
-      'Let the tasks start spread evenly over so many milliseconds, in their order, each at an arbitrary moment of its share. Not together with delayMs or runAt of a task.',
-    ),
-});
+export const batchBody = batchOutline.extend({ tasks: z.array(submissionBody).min(1).max(MOST_IN_BATCH) });
 
 /** A result per item, in the order of the items. */
 export const batchAnswer = z.object({

@@ -2,6 +2,7 @@
 import { expect, test } from '@jest/globals';
 import type { Evidence } from '../../chaos/evidence.ts';
 import { FAULTS } from '../../chaos/faults.ts';
+import { NO_FLOWS } from '../../chaos/flow-evidence.ts';
 import { countFigures } from '../../chaos/figures.ts';
 import type { Injected } from '../../chaos/figures.ts';
 import { renderFigures, renderViolations } from '../../chaos/report.ts';
@@ -22,6 +23,7 @@ const NOTHING: Evidence = {
   ends: [],
   errors: [],
   mayLoseRefused: false,
+  flows: NO_FLOWS,
 };
 
 const runAt = (atMs: number, attempt = 1): Evidence['runs'][number] => ({

@@ -40,6 +40,7 @@ test('every sample has a form that others can draw and check', () => {
     'image.thumbnail',
     'notify.webhook',
     'report.csv',
+    'settlement.day',
     'text.digest',
     'user.check',
   ]);
