@@ -318,7 +318,7 @@ describe('what cannot be added is refused by name, and the handler may go on', (
       [{ ...x, maxAttempts: 0 }, 'field-invalid', 'maxAttempts', /from 1 to 100/],
       [{ ...x, delayMs: -1 }, 'field-invalid', 'delayMs', /from 0 to/],
       [{ ...x, onFailure: 'maybe' }, 'field-invalid', 'onFailure', /one of stop, continue, ignore/],
-      [{ ...x, signal: { name: 's' } }, 'field-invalid', 'signal', /there are type, input/],
+      [{ ...x, signal: { name: 's' } }, 'field-invalid', 'signal', /allowed are type, input/],
       [{ ...x, input: {}, inputs: [] }, 'field-invalid', 'inputs', /together with input/],
       [{ ...x, input: [] }, 'field-invalid', 'input', /an object/],
       [{ ...x, inputs: [{}, { text: 'a\0b' }] }, 'text-invalid', 'inputs[1].text', /U\+0000/],
