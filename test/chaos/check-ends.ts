@@ -10,7 +10,8 @@ import type { Submission } from './submissions.ts';
 export function checkEnds(evidence: Evidence): readonly Violation[] {
   const { tasks, submissions, letters } = evidence;
   const parts = partsOf(evidence.flows);
-  const alone = tasks.filter(({ id }) => !parts.has(id));
+  const scheduled = new Set(evidence.schedules.taskIds);
+  const alone = tasks.filter(({ id }) => !parts.has(id) && !scheduled.has(id));
   const byKey = groupBy(alone, ({ key }) => key);
   const refused = groupBy(
     letters.filter(({ kind }) => kind === 'refused'),

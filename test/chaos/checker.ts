@@ -7,6 +7,7 @@ import { checkEnds } from './check-ends.ts';
 import { checkFlows } from './check-flows.ts';
 import { checkProcesses } from './check-processes.ts';
 import { checkRuns } from './check-runs.ts';
+import { checkSchedules } from './check-schedules.ts';
 import { checkStates } from './check-states.ts';
 import type { Evidence } from './evidence.ts';
 
@@ -30,6 +31,7 @@ export function check(evidence: Evidence): readonly Violation[] {
     ...checkDeaths(evidence),
     ...checkStates(evidence),
     ...checkFlows(evidence),
+    ...checkSchedules(evidence),
     ...checkProcesses(evidence),
   ];
 }

@@ -4,6 +4,7 @@ import { run } from '../../shared/postgres/statement.ts';
 import type { JournalEntry } from '../support/tasks/journal.ts';
 import { listChaosAttempts, listChaosLetters, listChaosTasks, listSteps } from './evidence.sql.ts';
 import type { FlowEvidence } from './flow-evidence.ts';
+import type { ScheduleEvidence } from './schedule-evidence.ts';
 import type { Press } from './operator.ts';
 import type { Submission } from './submissions.ts';
 import type { ProcessEnd } from './supervised.ts';
@@ -90,6 +91,7 @@ export interface Evidence {
   /** True where the broker moves dead messages at most once and was killed: a refused message may be lost then. */
   readonly mayLoseRefused: boolean;
   readonly flows: FlowEvidence;
+  readonly schedules: ScheduleEvidence;
 }
 
 /** What stands in the tables. */

@@ -31,6 +31,8 @@ import { Load } from './load.ts';
 import { ChaosPublisher } from './publisher.ts';
 import { Operator } from './operator.ts';
 import { inject } from './schedule.ts';
+import { readSchedules } from './schedule-evidence.ts';
+import { ScheduleLoad } from './schedule-load.ts';
 import type { ChaosServers } from './servers.ts';
 import { Log } from './submissions.ts';
 import type { Submission } from './submissions.ts';
@@ -53,7 +55,7 @@ export interface RunOptions {
   readonly counts: ChaosFleetOptions['counts'];
   /** Tasks a second. */
   readonly perSecond: number;
-  /** Kinds of the load, `FLOWS` for flows; absent: all. */
+  /** Kinds of the load, `FLOWS` for flows, `SCHEDULES` for schedules; absent: all. */
   readonly kinds?: readonly string[];
   /** Added to the environment of every process. */
   readonly env?: Readonly<Record<string, string>>;
@@ -77,6 +79,8 @@ export interface RunResult {
 
 /** The kind of the load that stands for flows. */
 export const FLOWS = 'flows';
+/** The one that stands for schedules. */
+export const SCHEDULES = 'schedules';
 /** Tasks of the rest of the load for each flow that is started; a flow is some seven tasks. */
 const TASKS_PER_FLOW = 15;
 const SHOW_EVERY_MS = 2_000;
@@ -134,7 +138,9 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     { journal, perSecond: options.perSecond / TASKS_PER_FLOW },
   );
   const flowOperator = new FlowOperator({ producerUrl, flows: () => flows.all, random: seeded(seed + 4) });
+  const scheduleLoad = new ScheduleLoad({ producerUrl, random: seeded(seed + 5) }, journal);
   const hasFlows = options.kinds?.includes(FLOWS) ?? true;
+  const hasSchedules = options.kinds?.includes(SCHEDULES) ?? true;
   const showing = new AbortController();
   publisher.start();
   load.start();
@@ -143,6 +149,7 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     flowLoad.start();
     flowOperator.start();
   }
+  if (hasSchedules) scheduleLoad.start();
   void showProgress(options, db, showing.signal);
   let injected: readonly Injected[] = [];
   try {
@@ -152,6 +159,7 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
     await writeFile(join(dir, 'faults.jsonl'), injected.map((fault) => `${JSON.stringify(fault)}\n`).join(''));
   } finally {
     fleet.heal();
+    await scheduleLoad.stop();
     await flowOperator.stop();
     await operator.stop();
     await flowLoad.stop();
@@ -163,6 +171,7 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
   tell(
     `no more faults and no more load; waiting for ${submissions.all.length} submissions and ${flows.all.length} flows to end`,
   );
+  if (hasSchedules) await scheduleLoad.pauseAll();
   const startMs = systemClock.monotonicMs();
   const after = { amqpUrl: servers.amqpUrl, prefix: options.prefix, fleet, db };
   const lastLeft = await drain(after, options);
@@ -188,6 +197,7 @@ async function underFire(options: RunOptions, fleet: ChaosFleet, db: Database): 
       cancelled: flowOperator.cancelled,
       retried: flowOperator.retried,
     },
+    schedules: await readSchedules(db),
   };
   return { violations: check(evidence), figures: countFigures(evidence, injected), drainedInMs, lastLeft };
 }

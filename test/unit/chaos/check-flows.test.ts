@@ -4,6 +4,7 @@ import { check } from '../../chaos/checker.ts';
 import type { Evidence, LetterRow, Step, TaskRow } from '../../chaos/evidence.ts';
 import type { FlowEvidence, FlowRow, FlowStepRow } from '../../chaos/flow-evidence.ts';
 import type { FlowSubmission } from '../../chaos/flow-load.ts';
+import { NO_SCHEDULES } from '../../chaos/schedule-evidence.ts';
 import type { JournalEntry } from '../../support/tasks/journal.ts';
 
 const at = (second: number): Date => new Date(1_700_000_000_000 + second * 1_000);
@@ -122,6 +123,7 @@ const FLOWS: FlowEvidence = {
 };
 
 const SOUND: Evidence = {
+  schedules: NO_SCHEDULES,
   submissions: [],
   runs: [
     ...runOf('s-a', 1, {}),

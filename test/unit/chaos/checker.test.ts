@@ -3,6 +3,7 @@ import { expect, test } from '@jest/globals';
 import { check } from '../../chaos/checker.ts';
 import type { AttemptRow, Evidence, LetterRow, Step, TaskRow } from '../../chaos/evidence.ts';
 import { NO_FLOWS } from '../../chaos/flow-evidence.ts';
+import { NO_SCHEDULES } from '../../chaos/schedule-evidence.ts';
 import type { Submission } from '../../chaos/submissions.ts';
 import type { JournalEntry } from '../../support/tasks/journal.ts';
 
@@ -127,6 +128,7 @@ const SOUND: Evidence = {
   errors: [{ process: 'worker-1', message: 'lease lost', text: '{}' }],
   mayLoseRefused: false,
   flows: NO_FLOWS,
+  schedules: NO_SCHEDULES,
 };
 
 test('sound logs have no violation', () => {

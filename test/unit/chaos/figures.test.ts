@@ -3,6 +3,7 @@ import { expect, test } from '@jest/globals';
 import type { Evidence } from '../../chaos/evidence.ts';
 import { FAULTS } from '../../chaos/faults.ts';
 import { NO_FLOWS } from '../../chaos/flow-evidence.ts';
+import { NO_SCHEDULES } from '../../chaos/schedule-evidence.ts';
 import { countFigures } from '../../chaos/figures.ts';
 import type { Injected } from '../../chaos/figures.ts';
 import { renderFigures, renderViolations } from '../../chaos/report.ts';
@@ -24,6 +25,7 @@ const NOTHING: Evidence = {
   errors: [],
   mayLoseRefused: false,
   flows: NO_FLOWS,
+  schedules: NO_SCHEDULES,
 };
 
 const runAt = (atMs: number, attempt = 1): Evidence['runs'][number] => ({
