@@ -59,9 +59,12 @@ test.each([
   ['an instant was decided about twice', { occurrences: [...OCCURRENCES, skipped(6, 'overlap')] }],
   ['an instant was decided about twice', { occurrences: [...OCCURRENCES, skipped(8, 'missed', 5)] }],
   ['what an instant started is not there', { tasks: TASKS.slice(1) }],
-  ['one run stands for several instants', { occurrences: [...OCCURRENCES, row(8, { runId: 't6' })] }],
+  [
+    'one run stands for several instants',
+    { occurrences: [...OCCURRENCES, row(8, { schedule: 'beside', runId: 't6' })] },
+  ],
   ['a task of a schedule that no instant started', { taskIds: ['t0', 'stray'] }],
   ['two runs of a schedule overlapped that must not', { tasks: TASKS.with(0, task('t0', 0, 1.5)) }],
 ])('%s', (what, changes) => {
-  expect(find(changes)).toEqual([what]);
+  expect([...new Set(find(changes))]).toEqual([what]);
 });
