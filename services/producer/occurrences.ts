@@ -104,9 +104,10 @@ export async function carryOut(
   askedBy: string | undefined,
 ): Promise<CarriedOut> {
   const entries: Entry[] = [];
+  const taken = new Map<string, string>();
   for (const { locked, decision } of decided) {
     const scheduleId = locked.row.id;
-    for (const slot of decision.start) entries.push(await begin(tx, deps, locked, slot));
+    for (const slot of decision.start) entries.push(await begin(tx, deps, { locked, slot, taken }));
     for (const slot of decision.wait) entries.push({ scheduleId, slot, state: 'waiting' });
     for (const skip of decision.skip) entries.push({ scheduleId, state: 'skipped', ...skip });
   }
@@ -148,12 +149,15 @@ export async function carryOut(
   };
 }
 
-/** Makes what is started at an instant, or says why nothing is. */
+/** Makes what is started at an instant, or says why nothing is. `taken`: business keys of this transaction, whose flows are not there yet. */
 async function begin(
   tx: Queryable,
   { catalog, limits, starter }: OccurrencesDeps,
-  { row, standing }: Locked,
-  slot: Slot,
+  {
+    locked: { row, standing },
+    slot,
+    taken,
+  }: { readonly locked: Locked; readonly slot: Slot; readonly taken: Map<string, string> },
 ): Promise<Entry> {
   const scheduleId = row.id;
   const runId = newId<string>();
@@ -162,8 +166,11 @@ async function begin(
     const [{ field, reason }] = made.faults;
     return { scheduleId, slot, state: 'skipped', why: 'refused', detail: `${field} ${reason}` };
   }
-  if (made.value.kind === 'flow') {
-    const holder = await starter.takeKey(tx, { body: made.value.body, id: runId });
+  if (made.value.kind === 'flow' && made.value.body.businessKey !== undefined) {
+    const { body } = made.value;
+    const key = JSON.stringify([body.businessType ?? '', body.businessKey]);
+    const holder = taken.get(key) ?? (await starter.takeKey(tx, { body, id: runId }));
+    taken.set(key, holder);
     if (holder !== runId) return { scheduleId, slot, state: 'skipped', why: 'unique', detail: holder };
   }
   return { scheduleId, slot, state: 'started', runId, run: made.value };

@@ -292,6 +292,17 @@ test('a flow on a schedule: one at a time, with the date as its business key', a
   expect(all.find(({ why }) => why === 'unique')).toMatchObject({ detail: started[0]?.flowId });
   await send(fleet, 'DELETE', '/v1/schedules/test');
   await fleet.ended();
+
+  // Several at once about the same thing: one is started, and the others say so.
+  const once = { ...flow, businessKey: 'only one', steps: { sum: flow.steps.sum } };
+  await create(fleet, { everyMs: 60_000, catchUp: 'all', catchUpMost: 4, overlap: 'allow', flow: once });
+  await missedSince(fleet, 600_000);
+  const caughtUp = (await decided(fleet, 4, ({ cause }) => cause === 'catchUp')).filter(
+    ({ cause }) => cause === 'catchUp',
+  );
+  expect(caughtUp.map(({ state, why }) => why ?? state)).toEqual(['started', 'unique', 'unique', 'unique']);
+  await send(fleet, 'DELETE', '/v1/schedules/test');
+  await fleet.ended();
 }, 60_000);
 
 test('what is not accepted any more is named in the history and stops nothing else', async () => {
@@ -315,6 +326,11 @@ test('what is not accepted any more is named in the history and stops nothing el
   const seen = (await occurrencesOf(fleet)).length;
   await decided(fleet, seen + 2);
   fleet.expectErrors('schedule cannot be read');
+  const { body: all } = await send(fleet, 'GET', '/v1/schedules');
+  expect((all['items'] as readonly Json[]).map(({ state }) => state)).toEqual(['unreadable', 'active']);
+  const mend = { everyMs: 60_000, task: fleet.body({}) };
+  const mended = await send(fleet, 'PATCH', '/v1/schedules/broken', mend);
+  expect([mended.status, mended.body]).toEqual([200, expect.objectContaining({ state: 'active', everyMs: 60_000 })]);
   await send(fleet, 'DELETE', '/v1/schedules/test');
   await fleet.ended();
 }, 60_000);

@@ -1,6 +1,7 @@
 /** Schedules as the API shows them. */
 import { calendarOf } from '../../../shared/schedules/calendar.ts';
 import type { Schedule } from '../../../shared/schedules/read-schedule.ts';
+import { isWarrenError } from '../../../shared/errors/warren-error.ts';
 import { nowOf, scheduleOf } from '../../../shared/schedules/store.ts';
 import { readTree, renderTree } from '../../../shared/tasks/json-tree.ts';
 import type { JsonNode } from '../../../shared/tasks/json-tree.ts';
@@ -9,9 +10,18 @@ import { withoutNull } from '../without-null.ts';
 
 const NEXT = 10;
 
-/** A schedule in a list. */
-export function listedScheduleOf({ row, running, waiting }: ShownSchedule): Record<string, unknown> {
-  const schedule = scheduleOf(row);
+/** A schedule in a list; of one that cannot be read what is known beside its definition. */
+export function listedScheduleOf(shown: ShownSchedule): Record<string, unknown> {
+  try {
+    return readableOf(shown, scheduleOf(shown.row));
+  } catch (thrown) {
+    if (!isWarrenError(thrown, 'schedule-unreadable')) throw thrown;
+    return withoutNull({ name: shown.row.name, state: 'unreadable', ...standingOf(shown) });
+  }
+}
+
+function readableOf(shown: ShownSchedule, schedule: Schedule): Record<string, unknown> {
+  const { row } = shown;
   const { description, timing, timeZone, overlap, catchUp, catchUpMost, jitterMs } = schedule;
   return withoutNull({
     name: row.name,
@@ -25,6 +35,12 @@ export function listedScheduleOf({ row, running, waiting }: ShownSchedule): Reco
     catchUpMost,
     jitterMs,
     nextAt: row.paused_at === null ? row.next_at?.toISOString() : null,
+    ...standingOf(shown),
+  });
+}
+
+function standingOf({ row, running, waiting }: ShownSchedule): Record<string, unknown> {
+  return {
     running,
     waiting,
     pausedAt: row.paused_at?.toISOString(),
@@ -35,7 +51,7 @@ export function listedScheduleOf({ row, running, waiting }: ShownSchedule): Reco
     createdBy: row.created_by,
     updatedAt: row.updated_at.toISOString(),
     updatedBy: row.updated_by,
-  });
+  };
 }
 
 /** A whole schedule as JSON text: what it starts is written as it was given. */

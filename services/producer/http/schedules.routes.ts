@@ -158,6 +158,7 @@ function addEdit(app: App, deps: ScheduleRoutesDeps): void {
     const patch = readTree(raw.toString('utf8'));
     const members = patch.kind === 'object' ? [...patch.members] : [];
     const given = new Map(members.filter(([member]) => !HIDDEN_IN_EDITS.includes(member)));
+    given.set('name', { kind: 'scalar', text: JSON.stringify(name) }); // one that cannot be read may have none
     const edit = (definition: string): Defined =>
       defineFrom(withMembers(definition, { kind: 'object', members: given }, { maxLength: limits.maxBytes }));
     // As it would be now, before its row is locked.

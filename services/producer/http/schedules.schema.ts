@@ -15,21 +15,25 @@ export const listedSchedule = z.object({
   name: z.string(),
   description: z.string().optional(),
   state: z
-    .enum(['active', 'paused', 'finished'])
-    .describe('finished: no instant comes any more, as after the one of `at`.'),
+    .enum(['active', 'paused', 'finished', 'unreadable'])
+    .describe(
+      'finished: no instant comes any more, as after the one of `at`. unreadable: its definition is none, so that nothing is started; an edit of all its members mends it.',
+    ),
   cron: z.string().optional(),
-  timeZone: z.string(),
+  timeZone: z.string().optional(),
   everyMs: z.int().optional(),
   from: instant.optional(),
   at: instant.optional(),
-  starts: z.object({
-    kind: z.enum(['task', 'flow']),
-    name: z.string().describe('The type of the task, or the name of the flow.'),
-  }),
-  overlap: z.enum(OVERLAP_RULES),
-  catchUp: z.enum(CATCH_UP_RULES),
-  catchUpMost: z.int(),
-  jitterMs: z.int(),
+  starts: z
+    .object({
+      kind: z.enum(['task', 'flow']),
+      name: z.string().describe('The type of the task, or the name of the flow.'),
+    })
+    .optional(),
+  overlap: z.enum(OVERLAP_RULES).optional(),
+  catchUp: z.enum(CATCH_UP_RULES).optional(),
+  catchUpMost: z.int().optional(),
+  jitterMs: z.int().optional(),
   nextAt: instant.optional().describe('The next instant, without jitter.'),
   running: z.int().min(0).describe('Runs that have not ended, counted up to 200.'),
   waiting: z.int().min(0).describe('Instants that wait for the end of a run.'),
