@@ -3,10 +3,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { call } from '../../scripts/call.ts';
 import { createClient } from '../../client/src/client.ts';
 import type { StepResult } from '../../client/src/flow-client.ts';
-import { call } from '../../scripts/call.ts';
+import { DatabaseStepReader } from '../../services/worker/step-reader.ts';
+import type { ResultsPage } from '../../services/worker/step-reader.ts';
+import { addTask, once, openFaulty, partDeps, rows } from '../support/core.ts';
 import { warren } from '../support/cli-io.ts';
+import { openDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
@@ -22,7 +26,7 @@ let fleet: Fleet;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'warren-results-'));
   fleet = await openFleet({
-    tasks: ['steps', 'joiners'],
+    tasks: ['steps', 'splitters', 'joiners'],
     deadLetterHandlers: 1,
     workers: 2,
     env: { WARREN_FILES_STORE: 'fs', WARREN_FILES_DIRECTORY: folder },
@@ -184,6 +188,86 @@ test('results are read as they are while the flow runs', async () => {
   const flow = await endedFlow(fleet, id);
   expect(statesOf(flow)).toMatchObject({ early: 'succeeded' });
 });
+
+test('members that were added between those of another group are given once, after those that were there', async () => {
+  const add = JSON.stringify([
+    { name: 'group', type: step, pieces: 3 },
+    { name: 'others', type: step, pieces: 1 },
+  ]);
+  const flow = await ended({
+    steps: {
+      split: { type: 'flow.split', inputs: upTo(20).map(() => ({ add })) },
+      group: { type: step, inputs: [{ give: 'first' }], undo: { type: step } },
+      sum: { type: 'flow.sum', after: ['split', 'group'], input: { step: 'group', whole: true } },
+    },
+  });
+  const given = await resultOf(fleet, flow, 'sum');
+  expect(given).toEqual(['first', ...upTo(60).map((n) => n % 3)]);
+  const items = (await readPages(flow, 'group', 7)).flatMap((page) => page.items);
+  expect(items.map(({ member, result }) => [member, result])).toEqual((given as unknown[]).map((r, n) => [n, r]));
+  expect(new Set(items.map(({ taskId }) => taskId)).size).toBe(61);
+  expect((await itemsOf(flow, 'others')).map(({ result }) => result)).toEqual(upTo(20).map(() => 0));
+});
+
+test('what undoes and what runs for a failure read the results of their flow', async () => {
+  const reading = { type: 'flow.sum', input: { step: 'group', whole: true } };
+  const flow = await ended({
+    onFailure: 'compensate',
+    failureStep: reading,
+    steps: {
+      group: { type: step, inputs: [{ give: 1 }, { give: 2 }] },
+      done: { type: step, after: ['group'], undo: reading },
+      dies: { type: step, after: ['done'], input: { failures: 2 } },
+    },
+  });
+  const readers = flow.graph.filter(({ kind }) => kind !== 'step');
+  expect(readers.map(({ kind, state }) => [kind, state])).toEqual([
+    ['undo', 'succeeded'],
+    ['failure', 'succeeded'],
+  ]);
+  for (const { name } of readers) expect(await resultOf(fleet, flow, name)).toEqual([1, 2]);
+});
+
+test('pages of a handler are bounded by results and by bytes, and are asked for again where the answer was lost', async () => {
+  await using opened = await openDatabase();
+  const db = opened.database;
+  const taskId = await addTask(db);
+  await rows(
+    db,
+    `with f as (insert into flows (id, name, on_failure, steps_total, steps_open) values (uuid_v7(), 'x', 'stop', 1, 1) returning id),
+          own as (update tasks set flow_id = f.id, flow_step = 0 from f where tasks.id = $1::uuid),
+          made as (insert into tasks (id, state, max_attempts, priority, type, queue, input, started_at, finished_at, attempt, flow_id, flow_step, result)
+                   select uuid_v7(), 'succeeded', 3, 4, 'test.noop', 'default', '{}', now(), now(), 1, f.id, n,
+                          convert_to(to_json(n || repeat('x', case when n <= 1200 then 100 else 3000 end))::text, 'UTF8')
+                     from f cross join generate_series(1, 2000) n returning id, flow_id, flow_step)
+     insert into flow_steps (flow_id, step, name, member, task_id)
+     select f.id, 0, 'own', null, $1::uuid from f union all select flow_id, flow_step, 'many', flow_step - 1, id from made`,
+    taskId,
+  );
+  await using faulty = await openFaulty(db);
+  const reader = new DatabaseStepReader({ ...partDeps, db: faulty });
+  const { signal } = new AbortController();
+  // No attempt has it: reading shows no claim.
+  const proof = { taskId, attempt: 7, claimId: taskId };
+  const sizes: (readonly [results: number, kibibytes: number])[] = [];
+  const all: string[] = [];
+  for (let after: number | undefined = -1; after !== undefined;) {
+    faulty.fault = once('read_own_results', 'lose');
+    const { results, next }: ResultsPage = await reader.read(proof, { name: 'many', after }, signal);
+    expect(faulty.fault('read_own_results')).toBeUndefined(); // it was lost, and is no more
+    sizes.push([results.length, Math.ceil(results.join('').length / 1_024)]);
+    all.push(...results.map((text) => String(JSON.parse(text ?? '')).replaceAll('x', '')));
+    after = next;
+  }
+  expect(all).toEqual(upTo(2_000).map((n) => String(n + 1)));
+  expect(sizes).toEqual([
+    [500, 52],
+    [500, 52],
+    [500, 902],
+    [348, 1_022],
+    [152, 447],
+  ]);
+}, 60_000);
 
 test('what was erased is there without its result, and what retention has deleted without its state', async () => {
   const group = { type: step, inputs: [{ give: 'secret' }, { give: 'of Mary' }] };
