@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { pathStep } from './api.ts';
 import type { Act, CommandContext } from './context.ts';
-import { addPaging, fetchListing, printListing } from './pages.ts';
+import { addPaging, fetchPages, printPages } from './pages.ts';
 import type { PagingOptions } from './pages.ts';
 import { renderTable, stateCell } from './render.ts';
 import { shortenText } from './task-view.ts';
@@ -31,8 +31,8 @@ Examples:
     .action(
       act<PagingOptions>(async (context, { all, ...query }, id, step) => {
         const path = `/v1/flows/${pathStep(id)}/steps/${pathStep(step ?? '')}/results`;
-        const listing = await fetchListing(await context.taskApi(), path, { query: { ...query }, isAll: all === true });
-        printListing(context, listing, (items) => renderResults(items, context));
+        const pages = fetchPages(await context.taskApi(), path, { query: { ...query }, isAll: all === true });
+        await printPages(context, pages, (items) => renderResults(items, context));
       }),
     );
 }

@@ -105,10 +105,14 @@ test('three thousand results of 500 bytes are summed on the loop and in a thread
   expect(await byClient(flow, 'group')).toEqual(items);
   const whole = await run(flow, 'group', '--all', '--json');
   expect(whole.json()).toEqual({ items });
+  const table = (await run(flow, 'group', '--all')).stdout.trim().split('\n');
+  expect(table.map((line) => line.split(' ')[0])).toEqual(['MEMBER', ...upTo(n).map(String)]);
   const shown = await run(flow, 'group', '--limit', '2');
   expect(shown.stdout).toMatch(/^MEMBER +TASK +STATE +RESULT\n0 +[\w-]{36} +succeeded +\{"n":0,"text":"x+"\}\n/);
   expect(shown).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(/More: add --cursor/) });
   expect(shown.stdout.trim().split('\n')).toHaveLength(3);
+  const part = (await run(flow, 'group', '--limit', '2', '--json')).json<Page>();
+  expect(part).toEqual({ items: items.slice(0, 2), nextCursor: expect.any(String) });
 }, 240_000);
 
 test.each([0, 1])('a group of %d, and a single step, are read as any other', async (n) => {
@@ -121,6 +125,8 @@ test.each([0, 1])('a group of %d, and a single step, are read as any other', asy
     { items: upTo(n).map((i) => ({ member: i, taskId: expect.any(String), state: 'succeeded', result: { n: i } })) },
   ]);
   expect(await byClient(flow, 'group')).toHaveLength(n);
+  const found = await run(flow, 'group', '--all');
+  expect([found.stdout === '', found.stderr]).toEqual(n === 0 ? [true, 'Nothing found.\n'] : [false, '']);
   expect((await run(flow, 'group', '--all', '--json')).json<Page>().items).toHaveLength(n);
 
   const single = await ended(
