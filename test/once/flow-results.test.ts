@@ -174,6 +174,18 @@ test('a page is bounded by the bytes of its results, and a result larger than th
   expect((await byClient(flow, 'group')).map(({ member }) => member)).toEqual(upTo(40));
 }, 60_000);
 
+test('a result has the very bytes that were stored', async () => {
+  const flow = await ended({ steps: { group: { type: step, inputs: [{}] } } });
+  await fleet.database.database.query({
+    text: `update tasks set result = $2 where id = (select task_id from flow_steps where flow_id = $1)`,
+    values: [flow['id'], Buffer.from('{ "n": 1.500, "m": [ ] }')],
+  });
+  const path = `/v1/flows/${String(flow['id'])}/steps/group/results`;
+  const answer = await fetch(fleet.producer().url + path);
+  expect(await answer.text()).toContain('"result":{ "n": 1.500, "m": [ ] }}]');
+  expect((await run(flow, 'group', '--json')).stdout).toContain('{ "n": 1.500, "m": [ ] }');
+});
+
 test('results are read as they are while the flow runs', async () => {
   const id = await startFlow(fleet, {
     steps: {
@@ -232,6 +244,26 @@ test('what undoes and what runs for a failure read the results of their flow', a
     ['failure', 'succeeded'],
   ]);
   for (const { name } of readers) expect(await resultOf(fleet, flow, name)).toEqual([1, 2]);
+});
+
+test('what stands for the result of one member, in what undoes it, says which', async () => {
+  const ref = { $result: 'group' };
+  const undo = { type: step, input: { before: upTo(17).map(() => ref), give: ref } };
+  const flow = await ended({
+    onFailure: 'compensate',
+    steps: {
+      group: { type: step, inputs: upTo(2).map(() => ({ repeat: 63_000 })), undo },
+      dies: { type: step, after: ['group'], input: { failures: 2 } },
+    },
+  });
+  expect(statesOf(flow)).toMatchObject({ 'undo group': { succeeded: 2 } });
+  const { rows: undone } = await fleet.database.database.query({
+    text: `select convert_from(t.result, 'UTF8')::json as result from flow_steps s join tasks t on t.id = s.task_id
+            where s.flow_id = $1 and s.kind = 'undo' order by s.member`,
+    values: [flow['id']],
+  });
+  const omitted = { $omitted: 'results', bytes: 63_002, flow: flow['id'], step: 'group', count: 1 };
+  expect(undone).toEqual(upTo(2).map((member) => ({ result: { ...omitted, member } })));
 });
 
 test('pages of a handler are bounded by results and by bytes, and are asked for again where the answer was lost', async () => {
