@@ -8,6 +8,7 @@ import { confirm } from './confirm.ts';
 import type { Act, CommandContext } from './context.ts';
 import { escapeText } from './escape.ts';
 import { EXIT_CODES } from './exit-codes.ts';
+import { addFlowResults } from './flow-results.ts';
 import { hasFlowEnded, renderFlow, renderFlowStanding, renderFlows, renderGraph } from './flow-view.ts';
 import { addPaging, fetchListing, printListing } from './pages.ts';
 import type { PagingOptions } from './pages.ts';
@@ -66,6 +67,7 @@ export function addFlowCommands(program: Command, act: Act): void {
     .description('flows: start tasks that wait for each other, see how far they are, signal, cancel');
   addStart(flow, act);
   addShow(flow, act);
+  addFlowResults(flow, act);
   addList(flow, act);
   addSignal(flow, act);
   addRetry(flow, act);

@@ -1,7 +1,7 @@
 /** Lists that the APIs give in pages. */
 import type { Command } from 'commander';
 import type { ApiAnswer, ApiClient, Query } from './api.ts';
-import { escapeText } from './escape.ts';
+import { escapeJson, escapeText } from './escape.ts';
 import type { CommandContext } from './context.ts';
 import { integerIn } from './parse.ts';
 import { rawMember, textAt, viewsAt } from './view.ts';
@@ -31,31 +31,46 @@ export interface Listing {
   readonly next: string | undefined;
 }
 
-/** Fetches one page, or with `isAll` every page from there on. */
-export async function fetchListing(
+/** What is asked for: one page, or with `isAll` every page from there on. */
+export interface Asked {
+  readonly query: Query;
+  readonly isAll: boolean;
+}
+
+/** Fetches pages, each as it is asked for. */
+export async function* fetchPages(
   api: ApiClient,
   path: string,
-  { query, isAll }: { readonly query: Query; readonly isAll: boolean },
-): Promise<Listing> {
-  const items: View[] = [];
-  const texts: string[] = [];
+  { query, isAll }: Asked,
+): AsyncGenerator<Listing, void, undefined> {
   let cursor = query['cursor'];
   for (;;) {
     const answer: ApiAnswer = await api.get(path, { ...query, cursor });
-    items.push(...viewsAt(answer.value, 'items'));
     const inner =
       rawMember(answer, 'items')
         ?.trim()
         .replace(/^\[|\]$/g, '')
         .trim() ?? '';
-    if (inner !== '') texts.push(inner);
     const next = textAt(answer.value, 'nextCursor') ?? textAt(answer.value, 'next');
     // A page that leads to itself would never end.
-    if (!isAll || next === undefined || next === cursor) {
-      return { items, json: `[${texts.join(',')}]`, next: next === cursor ? undefined : next };
-    }
+    const isLast = !isAll || next === undefined || next === cursor;
+    yield { items: viewsAt(answer.value, 'items'), json: `[${inner}]`, next: next === cursor ? undefined : next };
+    if (isLast) return;
     cursor = next;
   }
+}
+
+/** Fetches all that is asked for. */
+export async function fetchListing(api: ApiClient, path: string, asked: Asked): Promise<Listing> {
+  const items: View[] = [];
+  const texts: string[] = [];
+  let next: string | undefined;
+  for await (const page of fetchPages(api, path, asked)) {
+    items.push(...page.items);
+    if (page.items.length > 0) texts.push(page.json.slice(1, -1));
+    next = page.next;
+  }
+  return { items, json: `[${texts.join(',')}]`, next };
 }
 
 /** Writes a listing: as JSON `{items, nextCursor?}`, or as text by `render`, with how to go on. */
@@ -69,6 +84,36 @@ export function printListing(
   if (listing.items.length === 0)
     context.remark(listing.next === undefined ? 'Nothing found.\n' : 'Nothing found so far.\n');
   else context.print(render(listing.items));
-  if (listing.next !== undefined)
-    context.remark(`More: add --cursor ${escapeText(listing.next)}, or --all for the whole list.\n`);
+  tellHowToGoOn(context, listing.next);
+}
+
+/**
+ * Writes pages as they come, so that a list may be larger than what fits into memory: the same document as `printListing`, or a table whose `heading`
+ * stands once.
+ */
+export async function printPages(
+  context: CommandContext,
+  pages: AsyncIterable<Listing>,
+  render: (items: readonly View[]) => string,
+): Promise<void> {
+  const write = (part: string): void => {
+    if (context.isJson) context.io.stdout.write(escapeJson(part));
+  };
+  let next: string | undefined;
+  let before = '{"items":[';
+  for await (const page of pages) {
+    next = page.next;
+    if (page.items.length === 0) continue;
+    write(before + page.json.slice(1, -1));
+    const table = render(page.items);
+    context.print(before === ',' ? table.slice(table.indexOf('\n') + 1) : table);
+    before = ',';
+  }
+  write(`${before === ',' ? '' : before}]${next === undefined ? '' : `,"nextCursor":${JSON.stringify(next)}`}}\n`);
+  if (before !== ',') context.remark('Nothing found.\n');
+  tellHowToGoOn(context, next);
+}
+
+function tellHowToGoOn(context: CommandContext, next: string | undefined): void {
+  if (next !== undefined) context.remark(`More: add --cursor ${escapeText(next)}, or --all for the whole list.\n`);
 }

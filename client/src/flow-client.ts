@@ -61,7 +61,20 @@ export interface Flow {
   readonly result?: unknown;
 }
 
+/** What a member of a group, or a single step, gave. */
+export interface StepResult<Result = unknown> {
+  /** Its place in the group, from 0; absent for a single step. */
+  readonly member?: number;
+  readonly taskId: string;
+  /** State of its task; absent where the task is deleted by now. */
+  readonly state?: string;
+  /** Absent for what gave none, failed, or has not ended; of one in the store of files the reference to its file. */
+  readonly result?: Result;
+}
+
 const WAIT_TIMEOUT_MS = 60_000;
+/** As many as the API gives at once. */
+const RESULTS_OF_A_PAGE = 200;
 const FIRST_POLL_MS = 50;
 const LONGEST_POLL_MS = 1_000;
 
@@ -96,6 +109,24 @@ export class FlowClient {
   async get(id: string, options: CallOptions = {}): Promise<Flow> {
     const { value } = await this.#transport.send({ method: 'GET', path: pathOf(id) }, options);
     return value as unknown as Flow;
+  }
+
+  /**
+   * What the members of a group gave, or a single step, in their order: fetched page by page as they are asked for. `timeoutMs` is of each page. Throws
+   * `ProblemError` (`flow-not-found`, `step-not-found`), `UnreachableError`.
+   */
+  async *results<Result = unknown>(
+    id: string,
+    step: string,
+    options: CallOptions = {},
+  ): AsyncGenerator<StepResult<Result>, void, undefined> {
+    const path = `${pathOf(id)}/steps/${segmentOf(step)}/results?limit=${RESULTS_OF_A_PAGE}`;
+    for (let cursor: unknown = ''; typeof cursor === 'string';) {
+      const more = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+      const { value } = await this.#transport.send({ method: 'GET', path: `${path}${more}` }, options);
+      yield* value['items'] as readonly StepResult<Result>[];
+      cursor = value['nextCursor'];
+    }
   }
 
   /** Waits for the end of a flow, whatever that is. Throws `WaitTimeoutError` where it goes on; `timeoutMs` is 60 000 by default. */
@@ -149,5 +180,10 @@ export class FlowClient {
 }
 
 function pathOf(id: string): string {
-  return `/v1/flows/${/^\.{1,2}$/.test(id) ? '-' : encodeURIComponent(id)}`;
+  return `/v1/flows/${segmentOf(id)}`;
+}
+
+/** Dots alone would lead elsewhere. */
+function segmentOf(name: string): string {
+  return /^\.{1,2}$/.test(name) ? '-' : encodeURIComponent(name);
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { renderInput } from './input.ts';
 import type { TaskTypeLike } from './task-type.ts';
+import { givenResults } from './testing-results.ts';
 import { checkBySchema } from './testing-schema.ts';
 
 /** How an attempt is run. */
@@ -20,6 +21,11 @@ export interface RunOptions {
   readonly done?: Readonly<Record<string, unknown>>;
   /** Steps that earlier attempts have added: `ctx.addStep` finds these. */
   readonly added?: readonly AddedStep[];
+  /**
+   * What other steps of the flow gave, by their names: `ctx.stepResults` gives these. Of a single step a list of one; null, or undefined, for a member
+   * that gave nothing.
+   */
+  readonly results?: Readonly<Record<string, readonly unknown[]>>;
 }
 
 /** A step, or a group of them, that a handler added to its flow. */
@@ -157,6 +163,7 @@ class FakeContext {
   readonly #running = new Map<string, Promise<unknown>>();
   readonly log: Logger;
   readonly #openBreakers: readonly string[];
+  readonly #results: Readonly<Record<string, readonly unknown[]>>;
   #dir: Promise<string> | undefined;
 
   constructor({
@@ -166,7 +173,9 @@ class FakeContext {
     openBreakers = [],
     done = {},
     added = [],
+    results = {},
   }: RunOptions) {
+    this.#results = results;
     this.added = [...added];
     this.done = { ...done };
     this.taskId = taskId;
@@ -226,6 +235,9 @@ class FakeContext {
     const taskIds = (step.isGroup ? given : [input]).map((_each, index) => `${name}-${index}`);
     return { taskIds, duplicate: before !== undefined };
   };
+
+  readonly stepResults = (name: string, options: { readonly path?: string } = {}): AsyncIterable<unknown> =>
+    givenResults(this.#results, name, options.path);
 
   /** The transaction is the handler's: here it is not looked at. */
   readonly settleWith = async (_client: unknown, result?: unknown): Promise<void> => {

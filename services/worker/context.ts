@@ -5,6 +5,7 @@ import type { TaskContext, TaskType } from '../../shared/tasks/define-task.ts';
 import { Deferred } from '../../shared/tasks/handler-errors.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import { storableText } from '../../shared/tasks/outcome.ts';
+import type { StepResultsOptions } from '../../shared/tasks/step-results.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { FileToSave } from './file-saver.ts';
 import type { Clock } from '../../shared/time/clock.ts';
@@ -15,6 +16,8 @@ import { OnceRuns } from './once.ts';
 import { renderJson, unstorable } from './result-json.ts';
 import { settleWith } from './settle-with.ts';
 import type { StepAdder } from './step-adder.ts';
+import { iterateResults } from './step-reader.ts';
+import type { AskedResults, ResultsPage, StepReader } from './step-reader.ts';
 
 /** What a handler says of how far it is. */
 export interface ProgressWord {
@@ -38,6 +41,8 @@ export interface ContextDeps {
   readonly once: OnceStore;
   /** Adds steps to flows. */
   readonly steps: StepAdder;
+  /** Reads results of flows. */
+  readonly stepReader: StepReader;
   /** Schema of Warren's tables. */
   readonly schema: string;
   /** Called before a handler settles in a transaction of its own. */
@@ -137,6 +142,15 @@ export class AttemptContext implements TaskContext {
         { name: String(name), options: rendered.bytes?.toString('utf8') ?? 'null' },
         this.signal,
       );
+    };
+  }
+
+  get stepResults(): TaskContext['stepResults'] {
+    return <Result>(name: string, options?: StepResultsOptions) => {
+      const { signal } = this;
+      const read = async (asked: AskedResults): Promise<ResultsPage> =>
+        await this.#deps.stepReader.read(this.#identity, asked, signal);
+      return iterateResults<Result>(read, signal, name, options);
     };
   }
 

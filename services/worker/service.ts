@@ -37,6 +37,7 @@ import { loadRegistry } from './registry.ts';
 import { RunHandler } from './run-handler.ts';
 import { Settles } from './settles.ts';
 import { DatabaseStepAdder } from './step-adder.ts';
+import { DatabaseStepReader } from './step-reader.ts';
 import { TempDirs } from './temp-dirs.ts';
 import { DEFAULT_THREADS, ThreadPool } from './thread-pool.ts';
 import { Unstarted } from './unstarted.ts';
@@ -87,6 +88,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   const progress = new Progress({ db, clock, log, random, onFailure });
   const once = new DatabaseOnceStore({ db, clock, log, random });
   const steps = new DatabaseStepAdder({ db, clock, log, random, metrics }, config.limits);
+  const stepReader = new DatabaseStepReader({ db, clock, log, random });
   const { schema } = config.postgres;
   const attemptLogs = new AttemptLogs({ db, clock, log, random, metrics, onFailure });
   const measures: Measures = new Measures({ db, clock, log, random, onFailure, started: () => intake.starts });
@@ -97,7 +99,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     { rowBytes: config.limits.messageBytes, graceMs: files.graceMs },
   );
   const threads = new ThreadPool(
-    { moduleOf: (name) => registry.moduleOf(name), once, steps, schema },
+    { moduleOf: (name) => registry.moduleOf(name), once, steps, stepReader, schema },
     { ...DEFAULT_THREADS, maxThreads: worker.threads, maxHeapMegabytes: worker.threadHeapMegabytes },
   );
   const runner = new RunHandler(
@@ -110,6 +112,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       breakers,
       once,
       steps,
+      stepReader,
       schema,
       saveFile: (file) => saver.save(file),
       readInput: async (fileId, signal) => await inputs.read(fileId, signal),

@@ -18,6 +18,7 @@ import type { FileToSave } from './file-saver.ts';
 import type { AddedSteps } from '../../shared/tasks/add-step.ts';
 import type { OnceAnswer, OnceStep } from './once-store.ts';
 import type { AskedStep } from './step-adder.ts';
+import type { AskedResults, ResultsPage } from './step-reader.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
 const PROGRESS_EVERY_MS = 100;
@@ -41,6 +42,7 @@ export async function runInThread(call: ThreadCall): Promise<Outcome> {
       onProgress: (_taskId, _attempt, word) => line.progress(word),
       once: { ask: async (_proof, step) => await line.once(step) },
       steps: { add: async (_proof, asked) => await line.addStep(asked) },
+      stepReader: { read: async (_proof, asked) => await line.stepResults(asked) },
       schema: call.schema,
       onSettleWith: () => line.say({ kind: 'settlesWith' }),
       lineClock: undefined, // the worker keeps what it is told, also of a thread that it kills
@@ -138,6 +140,12 @@ class WorkerLine {
   async addStep(asked: AskedStep): Promise<AddedSteps> {
     const answer = await this.#ask((id) => ({ kind: 'stepAsked', id, asked }));
     if (answer.kind === 'stepAdded') return answer.added;
+    throw refusedAs(answer);
+  }
+
+  async stepResults(asked: AskedResults): Promise<ResultsPage> {
+    const answer = await this.#ask((id) => ({ kind: 'resultsAsked', id, asked }));
+    if (answer.kind === 'resultsRead') return answer.page;
     throw refusedAs(answer);
   }
 

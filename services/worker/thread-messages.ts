@@ -7,6 +7,7 @@ import type { ProgressWord } from './context.ts';
 import type { AddedSteps } from '../../shared/tasks/add-step.ts';
 import type { OnceAnswer, OnceStep } from './once-store.ts';
 import type { AskedStep } from './step-adder.ts';
+import type { AskedResults, ResultsPage } from './step-reader.ts';
 
 /** One call. */
 export interface ThreadCall {
@@ -48,6 +49,7 @@ export type FromThread =
   | { readonly kind: 'breakerAsked'; readonly id: number; readonly name: string }
   | { readonly kind: 'onceAsked'; readonly id: number; readonly step: OnceStep }
   | { readonly kind: 'stepAsked'; readonly id: number; readonly asked: AskedStep }
+  | { readonly kind: 'resultsAsked'; readonly id: number; readonly asked: AskedResults }
   /** The handler settles in a transaction of its own, from its thread. */
   | { readonly kind: 'settlesWith' }
   /**
@@ -62,6 +64,7 @@ export type ToThread =
   | { readonly kind: 'tempDir'; readonly id: number; readonly path: string | undefined; readonly reason: string }
   | { readonly kind: 'onceAnswered'; readonly id: number; readonly answer: OnceAnswer }
   | { readonly kind: 'stepAdded'; readonly id: number; readonly added: AddedSteps }
+  | { readonly kind: 'resultsRead'; readonly id: number; readonly page: ResultsPage }
   /** What was asked could not be done. */
   | { readonly kind: 'askFailed'; readonly id: number; readonly code: ErrorCode; readonly facts: object }
   | { readonly kind: 'saved'; readonly id: number; readonly reference: FileReference }

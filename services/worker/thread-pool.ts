@@ -16,6 +16,7 @@ import type { AttemptProof } from './ask-until-answered.ts';
 import type { OnceStore } from './once-store.ts';
 import type { AttemptToRun, ThreadCallOptions, ThreadRun, Threads } from './run-handler.ts';
 import type { StepAdder } from './step-adder.ts';
+import type { StepReader } from './step-reader.ts';
 import type { FromThread, ThreadCall, ToThread } from './thread-messages.ts';
 
 /** What the pool needs. */
@@ -26,6 +27,8 @@ export interface ThreadPoolDeps {
   readonly once: OnceStore;
   /** Adds steps to flows. */
   readonly steps: StepAdder;
+  /** Reads results of flows. */
+  readonly stepReader: StepReader;
   /** Schema of Warren's tables. */
   readonly schema: string;
 }
@@ -171,7 +174,7 @@ export class ThreadPool implements Threads {
 class ThreadSpeaker {
   readonly #port: MessagePort;
   readonly #ctx: AttemptContext;
-  readonly #deps: Pick<ThreadPoolDeps, 'once' | 'steps'>;
+  readonly #deps: Pick<ThreadPoolDeps, 'once' | 'steps' | 'stepReader'>;
   readonly #proof: AttemptProof;
   readonly #calls = new Map<number, (how: 'well' | 'failed' | 'left') => void>();
   /** What the failure of a call behind a breaker means for it. */
@@ -180,7 +183,7 @@ class ThreadSpeaker {
   constructor(
     port: MessagePort,
     ctx: AttemptContext,
-    deps: Pick<ThreadPoolDeps, 'once' | 'steps'>,
+    deps: Pick<ThreadPoolDeps, 'once' | 'steps' | 'stepReader'>,
     proof: AttemptProof,
   ) {
     this.#port = port;
@@ -227,6 +230,12 @@ class ThreadSpeaker {
         void this.#ask(message.id, async (id) => {
           const added = await this.#deps.steps.add(this.#proof, message.asked, this.#ctx.signal);
           return { kind: 'stepAdded', id, added };
+        });
+        return;
+      case 'resultsAsked':
+        void this.#ask(message.id, async (id) => {
+          const page = await this.#deps.stepReader.read(this.#proof, message.asked, this.#ctx.signal);
+          return { kind: 'resultsRead', id, page };
         });
         return;
       case 'settlesWith':

@@ -52,6 +52,7 @@ export const CATALOGUE = {
   'task-not-found': wrong(404, 'There is no task with this id.'),
   'queue-not-found': wrong(404, 'There is no queue of this name; see `warren queue list`.'),
   'flow-not-found': wrong(404, 'There is no flow with this id.'),
+  'step-not-found': wrong(404, 'There is no such step of a flow; see the reason.'),
   'flow-not-retryable': wrong(409, 'Only a flow that has ended, and of which nothing is undone, can be retried.'),
   'flow-finished': wrong(409, 'The flow has already ended, so this can no longer be done.'),
   'schedule-not-found': wrong(404, 'There is no schedule of this name; see `warren schedule list`.'),

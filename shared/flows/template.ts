@@ -2,6 +2,7 @@
 import { renderTree } from '../tasks/json-tree.ts';
 import type { JsonNode, JsonObject, RenderLimits } from '../tasks/json-tree.ts';
 import { renderPath } from '../tasks/json.ts';
+import { parsePointer } from '../text/json-pointer.ts';
 
 /** What stands in the place of a reference. */
 export interface Reference {
@@ -79,13 +80,8 @@ function readReference(node: JsonObject, kind: keyof typeof MEMBERS, field: stri
   const odd = [...node.members.keys()].find((each) => each !== kind && each !== 'path');
   if (odd !== undefined) return { field, reason: `a reference has no member ${JSON.stringify(odd)}` };
   const pointer = node.members.has('path') ? textOf(node.members.get('path')) : '';
-  if (pointer === undefined || !/^(\/([^~]|~[01])*)?$/.test(pointer)) {
-    return { field, reason: 'path must be an RFC 6901 pointer, such as /user/id' };
-  }
-  const path = pointer
-    .split('/')
-    .slice(1)
-    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const path = pointer === undefined ? undefined : parsePointer(pointer);
+  if (path === undefined) return { field, reason: 'path must be an RFC 6901 pointer, such as /user/id' };
   return { kind: MEMBERS[kind], name, path, field };
 }
 

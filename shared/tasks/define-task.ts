@@ -8,6 +8,7 @@ import { WarrenError } from '../errors/warren-error.ts';
 import type { FileDescription, FileReference } from '../files/file-reference.ts';
 import type { Logger } from '../observability/log.ts';
 import type { AddStep } from './add-step.ts';
+import type { StepResults } from './step-results.ts';
 import type { TaskId } from './ids.ts';
 import { isLimitKey } from './limit-key.ts';
 import type { Once } from './once.ts';
@@ -143,6 +144,14 @@ export interface TaskContext {
    * `field`; `claim-lost` where the attempt has lost its claim: then nothing was added.
    */
   readonly addStep: AddStep;
+  /**
+   * The results of a step of the flow of which this task is one, in their order: of each member of a group, of a single step one. They are fetched page by
+   * page as they are asked for, so that there may be any number. Null for a member that gave nothing, failed, or has not ended: name the step in `after` to
+   * have waited for it. A result that is too large for its row is the reference to its file. Throws, where it is first asked for a result,
+   * `step-not-found` where the task is no step of a flow, or its flow has no step of that name; `field-invalid` for a path that is none; once the
+   * signal has aborted, its reason.
+   */
+  readonly stepResults: StepResults;
 }
 
 /** What workers announce of a task type, so that others validate and show it without loading its code. */

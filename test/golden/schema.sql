@@ -18,14 +18,14 @@ create function enqueue(type text, input text, options jsonb) returns uuid langu
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
 create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 606136c59f57a26a8397e6f11b070a29
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
-create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 bec2af4db30ea9b2ffc5060b0c78662f
+create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 6aba5df31cf8ed3bc3018ef365d4f711
 create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 7572985e5d9bf5650befdfc589b4397f
 create function follow_into_target() returns trigger language plpgsql; -- source md5 c3212a1b52d8845f84d02e64fda8a2eb
 create function gin_extract_query_trgm(text, internal, smallint, internal, internal, internal, internal) returns internal language c; -- source md5 bcc3d1b35e67c79fdd7743051b5bb54e
 create function gin_extract_value_trgm(text, internal) returns internal language c; -- source md5 c75ed6efb95d6922885e652c3b1ae63f
 create function gin_trgm_consistent(internal, smallint, text, integer, internal, internal, internal, internal) returns boolean language c; -- source md5 5db4c0b82b674e49a7e2b5ec62344817
 create function gin_trgm_triconsistent(internal, smallint, text, integer, internal, internal, internal) returns "char" language c; -- source md5 044f4596e56bfba7eaae6e7c7b35c380
-create function group_result(of_flow uuid, of_name text, path text[], most integer) returns text language plpgsql; -- source md5 2600ad0333735857f7da935efb13b09c
+create function group_result(of_flow uuid, of_name text, path text[], most integer) returns text language plpgsql; -- source md5 babebaee50111abdf35764cab5e6a976
 create function gtrgm_compress(internal) returns internal language c; -- source md5 a0c88e9a79ba5f6cb387b51457e3f567
 create function gtrgm_consistent(internal, text, smallint, oid, internal) returns boolean language c; -- source md5 0eaeef0b916f99506a5e0ec3953547ee
 create function gtrgm_decompress(internal) returns internal language c; -- source md5 1e6e1425e63e58f446f2a285205aada3
@@ -38,6 +38,7 @@ create function gtrgm_picksplit(internal, internal) returns internal language c;
 create function gtrgm_same(gtrgm, gtrgm, internal) returns internal language c; -- source md5 33426e0fbb8272974ddba55eb3574f70
 create function gtrgm_union(internal, internal) returns gtrgm language c; -- source md5 ac59a0687df15075468862ca946ee148
 create function guard_default_partition(lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 18732e415cb22a43dd1d04b82832a4f1
+create function has_step(of_flow uuid, of_name text) returns boolean language sql; -- source md5 4738b8471d0649ef4a3193becbad4928
 create function id_instant(id uuid) returns timestamp with time zone language sql; -- source md5 2145725f5b84d9a8c0549b3f78faf46d
 create function input_fault(input json) returns text[] language plpgsql; -- source md5 9dbea68045bdd9504dcf12161434637b
 create function input_json(input bytea) returns jsonb language plpgsql; -- source md5 03d0e8d629dc455d71ecf28b9aee240d
@@ -51,11 +52,13 @@ create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void l
 create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
 create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
 create function number_fault(literal text) returns text language plpgsql; -- source md5 2836236317c6ab027b61f44083e4b5da
+create function omitted_results(of_flow uuid, ref jsonb, bytes bigint) returns text language sql; -- source md5 9dabe14de101453e7fabce394e78854b
 create function option_instant(options jsonb, name text) returns timestamp with time zone language plpgsql; -- source md5 ea66f39968d65d3a7ad269dbaeb79da1
 create function option_integer(options jsonb, name text, lowest bigint, highest bigint, prefix text) returns bigint language plpgsql; -- source md5 b5776e885f780bbf70104baf00b9fa9b
 create function option_tags(options jsonb) returns text[] language plpgsql; -- source md5 abf4a4134c583e88c4c2f8732500d9f8
 create function option_text(options jsonb, name text, longest integer, prefix text) returns text language plpgsql; -- source md5 c9ec1ace77866336992d51ace4b7f3af
 create function option_webhook(options jsonb) returns jsonb language plpgsql; -- source md5 fc0805381d0bb7cd40f05fcf9bf51f9e
+create function page_step_results(of_flow uuid, of_name text, after_step integer, most integer, most_bytes integer) returns record language sql; -- source md5 d2504a0a4bb1115d58a35a416dc2b211
 create function quiet_partition(part text) returns void language plpgsql; -- source md5 a9a8113e7a6596515333c24fbf5afa45
 create function refuse_change() returns trigger language plpgsql; -- source md5 7d55b5e5c7d8ca525cd100b9eb3ac352
 create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
@@ -74,6 +77,7 @@ create function similarity_dist(text, text) returns real language c; -- source m
 create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61
 create function sink_steps(of_flow uuid, of_steps integer[], below integer) returns void language plpgsql; -- source md5 5359577a567953cc2143df2c122e4f65
 create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 545c02770481e636f78866159333761d
+create function steps_of_name(of_flow uuid, of_name text, after_step integer, most integer) returns record language plpgsql; -- source md5 70b4120996e4d126154cbbadd917a590
 create function strict_word_similarity(text, text) returns real language c; -- source md5 047be0674d6c8e19b0e5a3c3243be6ed
 create function strict_word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 84911a6d7876cdc309b990eef6644b60
 create function strict_word_similarity_dist_commutator_op(text, text) returns real language c; -- source md5 4708a05e741a502b27ac79af985b95e9

@@ -3,6 +3,8 @@
  * statements of functions keep their plans as those of services do, and no `explain` shows them from outside.
  */
 import { expect, test } from '@jest/globals';
+import { readStepResults } from '../../services/producer/flow-results.sql.ts';
+import { readOwnResults } from '../../services/worker/step-reader.sql.ts';
 import { openDatabase } from '../support/database.ts';
 import { openClient } from '../support/pg-client.ts';
 import { SERVICE_PLANS } from '../support/task-api.ts';
@@ -129,6 +131,84 @@ test.each([1, 3, 30])(
           ),
       );
     expect(walks).toEqual([]);
+  },
+  60_000,
+);
+
+/** A flow with a step, a group of so many with the same name in each flow, and as many steps after it; gives its id and a task of it. */
+async function addGroup(client: Client, count: number): Promise<{ readonly id: string; readonly task: string }> {
+  const { rows } = await client.query(
+    `with flow as (
+       insert into flows (id, name, on_failure, steps_total, steps_open) values (uuid_v7(), 'group', 'stop', 1, 1) returning id
+     ), task as (
+       insert into tasks (id, state, max_attempts, priority, type, queue, input, started_at, finished_at, attempt, flow_id, flow_step, result)
+       select uuid_v7(), 'succeeded', 3, 4, 'bench.noop', 'default', '{}', now(), now(), 1, f.id, s,
+              case when s % 9 <> 0 then convert_to(to_json(repeat('x', 500))::text, 'UTF8') end
+         from flow f cross join generate_series(0, 2 * ${count}) s
+       returning id, flow_id, flow_step
+     ), step as (
+       insert into flow_steps (flow_id, step, name, member, task_id)
+       select flow_id, flow_step, case when flow_step = 0 then 'first' when flow_step <= ${count} then 'many' else 's' || flow_step end,
+              case when flow_step between 1 and ${count} then flow_step - 1 end, id
+         from task
+     )
+     select flow_id as id, min(id::text) as task from task group by flow_id`,
+  );
+  return rows[0] as { readonly id: string; readonly task: string };
+}
+
+test.each([1, 30, 3_000])(
+  'a session that planned by a group of %d reads a page of ten thousand by reading a page',
+  async (before) => {
+    await using opened = await openDatabase();
+    await using client = await openClient(opened.url);
+    await client.query('set search_path = warren');
+    for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
+    await client.query('set plan_cache_mode = force_generic_plan');
+    const small = await addGroup(client, before);
+    await client.query('analyze flows, flow_steps, tasks');
+    const read = async (
+      name: string,
+      text: string,
+      id: string,
+      after: number,
+    ): Promise<readonly { readonly step: number }[]> =>
+      (await client.query({ name, text, values: [id, 'many', after, 200, 1_048_576] })).rows as { step: number }[];
+    await read('by_flow', readStepResults.text, small.id, -1);
+    await read('by_task', readOwnResults.text, small.task, -1);
+
+    const large = await addGroup(client, 10_000);
+    await addGroup(client, 10_000);
+    const plans: string[] = [];
+    client.on('notice', ({ message = '' }) => void plans.push(message));
+    await client.query(`load 'auto_explain'`);
+    for (const setting of [
+      'log_min_duration = 0',
+      'log_analyze = on',
+      'log_level = notice',
+      'log_nested_statements = on',
+    ]) {
+      await client.query(`set auto_explain.${setting}`);
+    }
+    for (const after of [-1, 200, 5_000, 9_800]) {
+      for (const [name, text, id] of [
+        ['by_flow', readStepResults.text, large.id],
+        ['by_task', readOwnResults.text, large.task],
+      ] as const) {
+        const rows = await read(name, text, id, after);
+        expect(rows.map(({ step }) => step)).toEqual(
+          Array.from({ length: 200 }, (_each, n) => Math.max(after, 0) + n + 1),
+        );
+      }
+    }
+    const pages = plans.filter((plan) => plan.includes('WindowAgg'));
+    expect(pages).toHaveLength(8);
+    const most = plans.flatMap((plan) =>
+      [...plan.matchAll(/(?:actual time=\S+ rows=|Removed by Filter: )(\d+)/g)].map(([, rows]) => Number(rows)),
+    );
+    // A thousand steps at a time.
+    expect(most.filter((rows) => rows > 1_000)).toEqual([]);
+    expect(plans.filter((plan) => plan.includes('at + reach')).length).toBeGreaterThan(8);
   },
   60_000,
 );

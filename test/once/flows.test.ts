@@ -409,12 +409,27 @@ test('a group of ten thousand is joined, its invitations are all taken at once, 
       sum: { type: 'flow.step', input: { give: { all: { $result: 'many' } } } },
       large: { type: 'flow.step', inputs: Array.from({ length: 30 }, () => ({ give: 'x'.repeat(40_000) })) },
       left: { type: 'flow.step', input: { all: { $result: 'large' } } },
+      first: { type: 'flow.step', input: { repeat: 60_000 } },
+      // What would not fit beside what stands before it.
+      beside: {
+        type: 'flow.step',
+        input: { before: Array.from({ length: 17 }, () => ({ $result: 'first' })), give: { $result: 'first' } },
+      },
     },
   });
-  expect(await ended(fleet, id, 90_000)).toMatchObject({ state: 'succeeded', steps: { total: 10_032, open: 0 } });
+  expect(await ended(fleet, id, 90_000)).toMatchObject({ state: 'succeeded', steps: { total: 10_034, open: 0 } });
   const { all } = (await resultOf(fleet, id, 'sum')) as { readonly all: readonly number[] };
   expect(all).toEqual(Array.from({ length: 10_000 }, (_each, n) => n));
-  expect(await resultOf(fleet, id, 'left')).toEqual({ all: { $omitted: 'results', bytes: 30 * 40_003 + 1 } });
+  expect(await resultOf(fleet, id, 'left')).toEqual({
+    all: { $omitted: 'results', bytes: 30 * 40_003 + 1, flow: id, step: 'large', count: 30 },
+  });
+  expect(await resultOf(fleet, id, 'beside')).toEqual({
+    $omitted: 'results',
+    bytes: 60_002,
+    flow: id,
+    step: 'first',
+    count: 1,
+  });
   expect((await get(fleet, id)).graph[0]).toMatchObject({ name: 'many', states: { succeeded: 10_000 } });
   // One row of the outbox: what did not fit into the publisher's buffer would have waited for the sweeper.
   expect(fleet.producer().logged('invitations not confirmed')).toEqual([]);

@@ -37,6 +37,7 @@ async function outcomeOf(run: () => unknown): Promise<Outcome> {
     onProgress: () => undefined,
     once: { ask: () => Promise.reject(new Error('none')) },
     steps: { add: () => Promise.reject(new Error('none')) },
+    stepReader: { read: () => Promise.reject(new Error('none')) },
     schema: 'warren',
     lineClock: undefined,
   };

@@ -20,6 +20,7 @@ import type { OnceStore } from '../../services/worker/once-store.ts';
 import { DEFAULT_RUN, RunHandler } from '../../services/worker/run-handler.ts';
 import type { RunHandlerOptions } from '../../services/worker/run-handler.ts';
 import type { StepAdder } from '../../services/worker/step-adder.ts';
+import type { StepReader } from '../../services/worker/step-reader.ts';
 import { TempDirs } from '../../services/worker/temp-dirs.ts';
 import { DEFAULT_THREADS, ThreadPool } from '../../services/worker/thread-pool.ts';
 import type { ThreadPoolOptions } from '../../services/worker/thread-pool.ts';
@@ -68,6 +69,11 @@ const noFlows: StepAdder = {
   add: async () => await Promise.reject(new WarrenError('database-unavailable', { reason: 'this test has none' })),
 };
 
+/** And for results of flows. */
+const noResults: StepReader = {
+  read: async () => await Promise.reject(new WarrenError('database-unavailable', { reason: 'this test has none' })),
+};
+
 /** Makes one. */
 export async function openRunner(options: TestRunnerOptions = {}): Promise<TestRunner> {
   const tempRoot = await mkdtemp(join(tmpdir(), 'warren-test-runner-'));
@@ -89,7 +95,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
   );
   const tempDirs = new TempDirs({ log }, { root: tempRoot });
   const threads = new ThreadPool(
-    { moduleOf: () => options.module, once: noStore, steps: noFlows, schema: 'warren' },
+    { moduleOf: () => options.module, once: noStore, steps: noFlows, stepReader: noResults, schema: 'warren' },
     // threads load the TypeScript sources, as the tests do
     {
       ...DEFAULT_THREADS,
@@ -107,6 +113,7 @@ export async function openRunner(options: TestRunnerOptions = {}): Promise<TestR
       tempDirs,
       once: noStore,
       steps: noFlows,
+      stepReader: noResults,
       schema: 'warren',
       readInput: () => Promise.reject(new WarrenError('file-store-missing')),
       saveFile: () => Promise.reject(new WarrenError('file-store-missing')),

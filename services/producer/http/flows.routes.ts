@@ -15,6 +15,7 @@ import type { TypeCatalog } from '../../../shared/tasks/type-catalog.ts';
 import type { FlowStarter } from '../flow-starter.ts';
 import { endFlow, findFlow, findFlows, retryMany, retryOne, sendSignal } from '../flows.ts';
 import type { FlowsDeps } from '../flows.ts';
+import { registerFlowResults } from './flow-results.routes.ts';
 import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
 import {
   cancelFlowBody,
@@ -69,6 +70,7 @@ const preValidation = async (request: { body: unknown }): Promise<void> => {
 export function registerFlowRoutes(app: App, deps: FlowRoutesDeps): void {
   addStart(app, deps);
   addGet(app, deps);
+  registerFlowResults(app, deps);
   addList(app, deps);
   addCancel(app, deps);
   addSignal(app, deps);

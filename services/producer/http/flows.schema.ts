@@ -173,4 +173,30 @@ export const signalAnswer = z.object({
   duplicate: z.boolean().describe('True: it came before, and that one counts.'),
 });
 
+/** Id and step in the path. */
+export const stepParams = flowParams.extend({
+  name: z.string().min(1).max(100).describe('Name of the step, or of the group.'),
+});
+
+/** Query of results. */
+export const resultsQuery = pageQuery;
+
+/** A page of results. */
+export const resultsPage = z.object({
+  items: z.array(
+    z.object({
+      member: z.int().min(0).optional().describe('Its place in the group, from 0; absent for a single step.'),
+      taskId: z.uuid(),
+      state: z.enum(TASK_STATES).optional().describe('Absent where retention has deleted the task.'),
+      result: z
+        .unknown()
+        .optional()
+        .describe(
+          'Byte for byte as it was stored; of one in the store the reference to its file (`$file`). Absent for what gave none, failed, has not ended, or was erased.',
+        ),
+    }),
+  ),
+  nextCursor: z.string().optional().describe('There is more. A page ends early where its results have about a MiB.'),
+});
+
 export { flowBody };

@@ -121,6 +121,27 @@ test('a task type that is run inline adds steps, each once', async () => {
   expect(await runTask(split, { pieces: 3 }, { attempt: 2, added: run.added })).toMatchObject({ outcome: 'failed' });
 });
 
+test('a task type that is run inline reads the results that are given', async () => {
+  const sum = defineTask({
+    name: 'sum',
+    input: z.object({ path: z.string().optional() }),
+    run: async ({ path }, { stepResults }) => {
+      const got: unknown[] = [];
+      for await (const each of stepResults('encode', path === undefined ? {} : { path })) got.push(each);
+      return got;
+    },
+  });
+  const results = { encode: [{ n: 1, at: new Date(0) }, undefined, null, { 'a/b': [7] }] };
+  expect(await runTask(sum, {}, { results })).toMatchObject({
+    result: [{ n: 1, at: '1970-01-01T00:00:00.000Z' }, null, null, { 'a/b': [7] }],
+  });
+  expect(await runTask(sum, { path: '/a~1b/0' }, { results })).toMatchObject({ result: [null, null, null, 7] });
+  expect(await runTask(sum, {}, { results: { encode: [] } })).toMatchObject({ result: [] });
+  for (const failing of [await runTask(sum, {}), await runTask(sum, { path: 'n' }, { results })]) {
+    expect(failing).toMatchObject({ outcome: 'failed', error: expect.any(TypeError) });
+  }
+});
+
 test('the context of a test has every member of the real one', () => {
   const real = readSource('shared/tasks/define-task.ts');
   const body = /export interface TaskContext \{\n([\s\S]*?)^\}/m.exec(real)?.[1] ?? '';
