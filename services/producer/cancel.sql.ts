@@ -77,7 +77,7 @@ export const cancelTasks = statement<CancelParams>()({
 });
 
 /**
- * Cancels those of the tasks that are blocked steps. Locks their flows first, in id order: whoever moves a flow on holds it, and wants what it
+ * Cancels those of the tasks that are blocked steps. Locks their flows first, the outermost in id order: whoever moves a flow on holds it, and wants what it
  * has blocked. Index: tasks primary key.
  */
 export const cancelBlockedSteps = statement<CancelParams>()({
@@ -86,7 +86,10 @@ export const cancelBlockedSteps = statement<CancelParams>()({
     sql`flows_first as (
       select id
         from flows
-       where id = any(array(select flow_id from tasks where id = any($1::uuid[]) and state = 'blocked'))
+       where id = any(array(
+               select coalesce(f.root_id, f.id)
+                 from (select flow_id from tasks where id = any($1::uuid[]) and state = 'blocked') t
+                 cross join lateral (select * from flows w where w.id = t.flow_id offset 0) f))
        order by id
          for no key update
     ), `,

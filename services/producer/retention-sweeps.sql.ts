@@ -54,14 +54,17 @@ export const sweepReplays = statement<[keptMs: number]>()({
   columns: { id: 'uuid?' },
 });
 
-/** Steps of flows that ended `$1` milliseconds ago, and the flows without any, with what stands beside them. Index: flows_finished_at. */
+/**
+ * Steps of flows that ended `$1` milliseconds ago, and the flows without any, with what stands beside them. A nested flow goes once the one around
+ * it is gone, and is found then as any other. Indexes: flows_finished_at, flows_parent.
+ */
 export const sweepFlows = statement<[keptMs: number]>()({
   name: 'sweep_flows',
   text: sql`
     with old as materialized (
       select id, business_type, business_key
         from flows
-       where finished_at < clock_timestamp() - $1::float8 * interval '1 ms'
+       where finished_at < clock_timestamp() - $1::float8 * interval '1 ms' and parent_id is null
        order by finished_at
        limit 100
          for update skip locked
@@ -79,6 +82,11 @@ export const sweepFlows = statement<[keptMs: number]>()({
        using old o
        where f.id = o.id and not exists (select from flow_steps s where s.flow_id = o.id)
       returning f.id, f.business_type, f.business_key
+    ), let_go as (
+      update flows n
+         set parent_id = null, parent_step = null
+       where n.id = any(array(
+               select c.id from flows_gone f cross join lateral (select w.id from flows w where w.parent_id = f.id offset 0) c))
     ), signals_gone as (
       delete from flow_signals g using flows_gone f where g.flow_id = f.id
     ), keys_gone as (

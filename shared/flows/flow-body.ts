@@ -3,8 +3,12 @@ import { z } from 'zod';
 import { isStorableText } from '../text/storable.ts';
 import { submissionBody } from '../tasks/submission-body.ts';
 
-/** Tasks of one flow at most. */
+/** Tasks of one flow at most, those of the flows nested in it among them. */
 export const MOST_STEPS = 20_000;
+/** Flows that are nested in one at most. */
+export const MOST_NESTED = 1_000;
+/** Levels of flows within flows at most, below the outermost. */
+export const MOST_LEVELS = 5;
 /** What `onFailure` of a flow may say. */
 export const FLOW_RULES = ['stop', 'continue', 'compensate'] as const;
 /** What `onFailure` of a step may say. */
@@ -43,84 +47,134 @@ const task = {
   maxAttempts,
 };
 
-/** One step. */
-const step = z.strictObject(
-  {
-    ...task,
-    inputs: z
-      .array(z.record(z.string(), z.unknown(), 'must be an object'), 'must be a list of inputs')
-      .optional()
-      .describe('In place of input: a group, one task for each; 0 to 10 000.'),
-    after: z
-      .array(name, 'must be a list of names of steps')
-      .optional()
-      .describe('Steps that must have succeeded before. Those that its input refers to are meant anyway.'),
-    delayMs: z
-      .int('must be an integer')
-      .min(0)
-      .max(LONGEST_DELAY_MS)
-      .optional()
-      .describe('Milliseconds that it waits once the steps before it are done.'),
-    onFailure: z
-      .enum(STEP_RULES, `must be one of ${STEP_RULES.join(', ')}`)
-      .optional()
-      .describe(
-        'Once it has ended otherwise than by success: stop (cancel what has not begun), continue (cancel what comes after it alone), ignore (go on as if it had succeeded with null). Default: as the flow says.',
-      ),
-    undo: z.strictObject(task).optional().describe('The task that undoes it, where the flow compensates.'),
-    signal: z
-      .strictObject({
-        name,
-        timeoutMs: z
-          .int('must be an integer')
-          .min(1)
-          .max(LONGEST_DELAY_MS)
-          .optional()
-          .describe('Milliseconds after which it expires, from when nothing but the signal is missing.'),
-      })
-      .optional()
-      .describe('Waits for this signal as well.'),
-  },
-  'must be an object',
-);
+const stepShape = {
+  ...task,
+  type: type.optional().describe('The task type. A step has this or `flow`.'),
+  inputs: z
+    .array(z.record(z.string(), z.unknown(), 'must be an object'), 'must be a list of inputs')
+    .optional()
+    .describe('In place of input: a group, one task for each; 0 to 10 000.'),
+  after: z
+    .array(name, 'must be a list of names of steps')
+    .optional()
+    .describe('Steps that must have succeeded before. Those that its input refers to are meant anyway.'),
+  delayMs: z
+    .int('must be an integer')
+    .min(0)
+    .max(LONGEST_DELAY_MS)
+    .optional()
+    .describe('Milliseconds that it waits once the steps before it are done.'),
+  onFailure: z
+    .enum(STEP_RULES, `must be one of ${STEP_RULES.join(', ')}`)
+    .optional()
+    .describe(
+      'Once it has ended otherwise than by success: stop (cancel what has not begun), continue (cancel what comes after it alone), ignore (go on as if it had succeeded with null). Default: as the flow says.',
+    ),
+  undo: z.strictObject(task).optional().describe('The task that undoes it, where the flow compensates.'),
+  signal: z
+    .strictObject({
+      name,
+      timeoutMs: z
+        .int('must be an integer')
+        .min(1)
+        .max(LONGEST_DELAY_MS)
+        .optional()
+        .describe('Milliseconds after which it expires, from when nothing but the signal is missing.'),
+    })
+    .optional()
+    .describe('Waits for this signal as well.'),
+};
+
+/** One step, or a step that is a flow. */
+export type StepBody = z.output<z.ZodObject<typeof stepShape>> & { readonly flow?: NestedFlowBody | undefined };
+
+/** A flow that is a step of another. */
+export interface NestedFlowBody {
+  readonly name: string;
+  readonly onFailure: (typeof FLOW_RULES)[number];
+  readonly steps: Readonly<Record<string, StepBody>>;
+  readonly failureStep?: LaterBody | undefined;
+}
+
+const flowShape = {
+  name: name.describe('What kind of flow it is, to find it by.'),
+  onFailure: z
+    .enum(FLOW_RULES, `must be one of ${FLOW_RULES.join(', ')}`)
+    .default('stop')
+    .describe(
+      'Once a step has ended otherwise than by success: stop (cancel what has not begun; the flow ends failed), continue (cancel what comes after that step; it ends partial), compensate (stop, then undo what succeeded, the last first).',
+    ),
+  failureStep: z
+    .strictObject(task)
+    .optional()
+    .describe('A task that runs once when the flow fails. Its input is told what failed, where it says nothing else.'),
+};
+
+const NESTED =
+  'In place of type: a flow of its own is the step. It begins when the step may start; the step has succeeded when that flow has, or is partial, and gives what that gives. Its inputs may refer to steps, and signals, of the flows around it; its first steps get what the step would get. It has the business key and the tags of the flow around it.';
+
+/** Steps by their names, with so many `levels` of flows below them; none is refused. */
+const stepsAt = (levels: number, isDocument: boolean): z.ZodType<Readonly<Record<string, StepBody>>> => {
+  const flow = levels > 0 ? nestedAt(levels - 1, isDocument) : isDocument ? z.looseObject({}) : tooDeep;
+  const step = z
+    .strictObject({ ...stepShape, flow: flow.optional().describe(NESTED) }, 'must be an object')
+    .superRefine((given, ctx) => {
+      const refuse = (member: string, message: string): void =>
+        ctx.addIssue({ code: 'custom', path: [member], message });
+      if (given.flow === undefined) {
+        if (given.type === undefined) refuse('type', 'must be given, or flow in place of it');
+        return;
+      }
+      for (const member of ['type', 'input', 'inputs', 'queue', 'priority', 'maxAttempts'] as const) {
+        if (given[member] !== undefined) refuse(member, 'must not be given together with flow');
+      }
+    });
+  return z
+    .record(name, step, 'must be an object: steps by their names')
+    .describe('The steps by their names. Those that wait for nothing start at once.') as z.ZodType<
+    Readonly<Record<string, StepBody>>
+  >;
+};
+
+const nestedAt = (levels: number, isDocument: boolean): z.ZodType =>
+  z.strictObject(
+    { ...flowShape, steps: stepsAt(levels, isDocument) },
+    {
+      error: (issue) =>
+        issue.code === 'unrecognized_keys'
+          ? `has no member ${JSON.stringify(issue.keys[0])} inside of a flow; what it is about and its tags are those of the outermost flow`
+          : 'must be a flow: an object with name and steps',
+    },
+  );
+
+const tooDeep = z.custom(() => false, `flows are nested ${MOST_LEVELS} deep at most`);
+
+const bodyOf = <Steps extends z.ZodType>(steps: Steps) =>
+  z
+    .strictObject({
+      ...flowShape,
+      businessType: text(LONGEST_NAME).optional().describe('With businessKey: the kind of thing that it is about.'),
+      businessKey: text(200)
+        .optional()
+        .describe(
+          'The thing that it is about. One flow at a time: another with the same type and key is answered with the first, unless that failed or was cancelled.',
+        ),
+      onConflict: z
+        .enum(['return', 'reject'], 'must be one of return, reject')
+        .default('return')
+        .describe('What to answer while another flow holds the business key.'),
+      steps,
+      tags: submissionBody.shape.tags,
+      dryRun: z.boolean('must be true or false').default(false).describe('True: only say what would be done.'),
+    })
+    .describe('A flow as it is asked for.');
 
 /** Body of a start. */
-export const flowBody = z
-  .strictObject({
-    name: name.describe('What kind of flow it is, to find it by.'),
-    businessType: text(LONGEST_NAME).optional().describe('With businessKey: the kind of thing that it is about.'),
-    businessKey: text(200)
-      .optional()
-      .describe(
-        'The thing that it is about. One flow at a time: another with the same type and key is answered with the first, unless that failed or was cancelled.',
-      ),
-    onConflict: z
-      .enum(['return', 'reject'], 'must be one of return, reject')
-      .default('return')
-      .describe('What to answer while another flow holds the business key.'),
-    onFailure: z
-      .enum(FLOW_RULES, `must be one of ${FLOW_RULES.join(', ')}`)
-      .default('stop')
-      .describe(
-        'Once a step has ended otherwise than by success: stop (cancel what has not begun; the flow ends failed), continue (cancel what comes after that step; it ends partial), compensate (stop, then undo what succeeded, the last first).',
-      ),
-    steps: z
-      .record(name, step, 'must be an object: steps by their names')
-      .describe('The steps by their names. Those that wait for nothing start at once.'),
-    failureStep: z
-      .strictObject(task)
-      .optional()
-      .describe(
-        'A task that runs once when the flow fails. Its input is told what failed, where it says nothing else.',
-      ),
-    tags: submissionBody.shape.tags,
-    dryRun: z.boolean('must be true or false').default(false).describe('True: only say what would be done.'),
-  })
-  .describe('A flow as it is asked for.');
+export const flowBody = bodyOf(stepsAt(MOST_LEVELS, false));
+/** The same for the OpenAPI document, which shows one flow within another and not five. */
+export const flowBodyShown = bodyOf(stepsAt(1, true));
 
 /** What the schema gives. */
 export type FlowBody = z.output<typeof flowBody>;
-/** One of its steps. */
-export type StepBody = z.output<typeof step>;
 /** A task of it that is made when it comes to that. */
-export type LaterBody = NonNullable<StepBody['undo']>;
+export type LaterBody = z.output<z.ZodObject<typeof task>>;
