@@ -52,7 +52,10 @@ export const CATALOGUE = {
   'task-not-found': wrong(404, 'There is no task with this id.'),
   'queue-not-found': wrong(404, 'There is no queue of this name; see `warren queue list`.'),
   'flow-not-found': wrong(404, 'There is no flow with this id.'),
-  'flow-not-retryable': wrong(409, 'Only a flow that has ended, and of which nothing is undone, can be retried.'),
+  'flow-not-retryable': wrong(
+    409,
+    'Only a flow that has ended, and of which nothing is undone, can be retried; a nested one only where it has failed, else by its parent.',
+  ),
   'flow-finished': wrong(409, 'The flow has already ended, so this can no longer be done.'),
   'dead-letter-not-found': wrong(404, 'There is no dead letter with this id.'),
   'dead-letter-closed': wrong(409, 'The dead letter was already replayed or discarded.'),

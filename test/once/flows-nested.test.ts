@@ -1,11 +1,14 @@
 /** Flows as steps of flows, through real processes. */
 import { expect, test } from '@jest/globals';
+import { createClient, defineFlow } from '../../client/src/client.ts';
+import type { Ref } from '../../client/src/client.ts';
 import { call } from '../../scripts/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
 import { deadlocks, ended, get, nestedOf, replay, resultOf, start, statesOf, stepOf } from '../support/flows.ts';
 import type { Json, Step } from '../support/flows.ts';
+import { step } from '../support/tasks/steps.ts';
 
 const open = async (): Promise<Fleet> => await openFleet({ tasks: ['steps'], deadLetterHandlers: 1, workers: 2 });
 
@@ -222,7 +225,7 @@ test('a nested flow that fails is a failed step: the flow around it stops, conti
     following: 'succeeded',
   });
   expect(await resultOf(fleet, partial, 'anyway')).toEqual({ it: null });
-  expect(await resultOf(fleet, partial, 'following')).toEqual({ it: 2 });
+  expect(await resultOf(fleet, partial, 'following')).toEqual({ it: { b: 2 } });
   // Those without which the flow around them has gone on.
   const inMost = await nestedOf(fleet, partial, 'most');
   expect(await replay(fleet, (await stepOf(fleet, inMost, 'a')).deadLetterId)).toBe(200);
@@ -443,6 +446,32 @@ test('nested flows of many flows that end at once, by many workers, while others
   expect(rows).toEqual([{ n: 0 }]);
   expect(await deadlocks(fleet)).toBe(before);
 }, 180_000);
+
+test('a service nests typed flows by the client', async () => {
+  await using fleet = await open();
+  const client = createClient({ url: fleet.producer().url });
+  const settle = defineFlow('settlement', (flow, { n }: { n: number }) => {
+    const first = flow.step('first', step, { give: { n } });
+    flow.step('beside', step, {});
+    return flow.step<{ got: number }, { got: number }>('told', 'flow.step', {
+      got: (first.result as Ref<{ n: number }>).n,
+    });
+  });
+  const order = defineFlow('order', (flow, { n }: { n: number }) => {
+    const begun = flow.step<{ give: number }, number>('begun', 'flow.step', { give: n });
+    const settled = flow.nest('settle', settle, { n: begun.result });
+    return flow.step<{ n: number }, { n: number }>('last', 'flow.step', { n: settled.result.got });
+  });
+  const { id } = await client.flows.start(order, { n: 7 });
+  const flow = await client.flows.ended(id);
+  expect(flow).toMatchObject({ state: 'succeeded', tasks: { total: 5, open: 0 }, result: { n: 7 } });
+  const nested = await client.flows.get(flow.graph[1]?.flow?.id ?? '');
+  expect(nested).toMatchObject({
+    name: 'settlement',
+    parent: { id, step: 'settle' },
+    result: { beside: {}, told: { got: 7 } },
+  });
+}, 60_000);
 
 test('what cannot be nested is refused, with the place and what to do', async () => {
   await using fleet = await openFleet({ tasks: ['steps'] });

@@ -60,24 +60,27 @@ create function state_of_step(of_task uuid, of_child uuid) returns table (state 
   offset 0
 $$;
 
--- What a flow gave, as JSON text: what its last step gave; of several an object by their names, groups left out. Null where it gave nothing.
+-- What a flow gave, as JSON text: what its last step gave; where it has several an object with those that succeeded by their names, groups left
+-- out. Null where it gave nothing.
 create function flow_result(of_flow uuid) returns text language plpgsql stable as $$
 declare
-  names   text[];
-  results text[];
+  last record;
 begin
-  select array_agg(l.name order by l.step), array_agg(step_result(of_flow, l.step, '{}') order by l.step) into names, results
+  select count(*) as steps, array_agg(l.step order by l.step) filter (where l.state = 'succeeded') as given,
+         array_agg(l.name order by l.step) filter (where l.state = 'succeeded') as names
+    into last
     from (
-      select s.step, s.name
+      select s.step, s.name, t.state
         from flow_steps s
         cross join lateral state_of_step(s.task_id, s.child_id) t
-       where s.flow_id = of_flow and s.kind = 'step' and s.next = '{}' and s.member is null and t.state = 'succeeded'
+       where s.flow_id = of_flow and s.kind = 'step' and s.next = '{}' and s.member is null
        order by s.step
        limit 100
     ) l;
-  if cardinality(names) = 1 then return results[1]; end if;
-  return '{' || (select string_agg(to_json(u.name)::text || ':' || u.result, ',' order by u.place)
-                   from unnest(names, results) with ordinality as u (name, result, place)) || '}';
+  if last.given is null then return null; end if;
+  if last.steps = 1 then return step_result(of_flow, last.given[1], '{}'); end if;
+  return '{' || (select string_agg(to_json(u.name)::text || ':' || step_result(of_flow, u.step, '{}'), ',' order by u.place)
+                   from unnest(last.names, last.given) with ordinality as u (name, step, place)) || '}';
 end $$;
 
 -- The result of a step as JSON text; `null` where it has none. `path`: where in it.
