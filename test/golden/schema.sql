@@ -66,11 +66,11 @@ create function refuse_unknown_members(value jsonb, known text[], prefix text, w
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
 create function rejoin_flow(c flows) returns void language plpgsql; -- source md5 57e342b271fc071e2b451737ac6a89c1
 create function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 70b3869592d6cc2790a0df05ee8aaaea
-create function reopen_flow(of_flow uuid, revived integer, steps integer) returns void language plpgsql; -- source md5 271d43b10500634c3456092418a00b07
+create function reopen_flow(of_flow uuid, revived integer, steps integer) returns void language plpgsql; -- source md5 a85f86a6e076c0082f80091d0e69c044
 create function restart_flow(of_flow uuid, by_actor text, because text) returns integer language plpgsql; -- source md5 a55a57d5262405f1c7ac157d8e8273da
 create function result_text(of_task uuid) returns text language sql; -- source md5 a463ed8bc60dc0bb3ee8342e64cb7aaf
 create function resume_flow(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 51691211627d3eb9a9cbd293a44ee431
-create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 c81fb0763a7638c62605e29320342b63
+create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 7b99dd3ad9ec4eb4e297a9e3d814f62b
 create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 5ace8d7873115529ef2641273b7d8087
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f

@@ -402,6 +402,44 @@ test('compensate undoes what nested flows did: by the task that undoes the step,
   expect(await fleet.ended()).toMatchObject({ claims: 0, outbox: 0 });
 }, 120_000);
 
+test('what is replayed without a chance to mend a nested flow leaves those around it as they ended', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const undo = { type, input: { failures: 2 } };
+  const id = await start(fleet, {
+    businessKey: 'one',
+    steps: {
+      settle: {
+        flow: {
+          name: 'settlement',
+          onFailure: 'compensate',
+          steps: { a: { type, undo }, b: { ...dies, after: ['a'] } },
+          failureStep: dies,
+        },
+      },
+      last: { type, after: ['settle'] },
+    },
+  });
+  const before = await ended(fleet, id);
+  expect(before).toMatchObject({ state: 'failed', steps: { failed: 1 } });
+  const settle = await nestedOf(fleet, id, 'settle');
+  expect(statesOf(await get(fleet, settle))).toMatchObject({ b: 'dead', 'undo a': 'dead', failureStep: 'dead' });
+  for (const name of ['undo a', 'failureStep', 'b']) {
+    expect(await replay(fleet, (await stepOf(fleet, settle, name)).deadLetterId)).toBe(200);
+    await fleet.ended();
+  }
+  expect(await get(fleet, settle)).toMatchObject({ state: 'failed', steps: { open: 0 } });
+  expect((await get(fleet, id))['finishedAt']).toBe(before['finishedAt']);
+  expect(await get(fleet, id)).toEqual({ ...before, graph: expect.anything() });
+
+  // Another flow is about the same thing by now: what is nested in the first cannot have it go on.
+  const first = await start(fleet, { businessKey: 'two', steps: { in: { flow: { name: 'in', steps: { a: dies } } } } });
+  await ended(fleet, first);
+  await ended(fleet, await start(fleet, { businessKey: 'two', steps: { a: { type } } }));
+  const { status, body } = await call(url, 'POST', `/v1/flows/${await nestedOf(fleet, first, 'in')}/retry`, {});
+  expect([status, body['type']]).toEqual([409, expect.stringContaining('unique-conflict')]);
+}, 60_000);
+
 test('nested flows of many flows that end at once, by many workers, while others are cancelled, wait for each other in no circle', async () => {
   await using fleet = await openFleet({ tasks: ['steps'], workers: 4 });
   const { url } = fleet.producer();

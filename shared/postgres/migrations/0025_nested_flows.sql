@@ -774,7 +774,8 @@ begin
             where s.flow_id = of_flow and s.kind = 'step' and t.state in ('dead', 'expired', 'cancelled', 'failed') and s.why is null
               and coalesce(s.on_failure, w.on_failure) not in ('continue', 'ignore'))
    where w.id = of_flow;
-  perform rejoin_flow(f);
+  -- what undoes, and the step for failures, make a flow no other than it was
+  if steps > 0 or f.is_undoing then perform rejoin_flow(f); end if;
   if steps = 0 or (select w.is_stopped from flows w where w.id = of_flow) then return; end if;
   remade := array(
     with recursive below (step) as (
@@ -800,6 +801,7 @@ end $$;
 create or replace function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql as $$
 declare
   f      flows;
+  o      flows;
   forced integer[];
   picked integer[];
 begin
@@ -818,9 +820,10 @@ begin
   if exists (select from flows w where w.id = any(flows_within(array[of_flow])) and w.finished_at is null) then return null; end if;
   picked := steps_to_retry(of_flow, from_step);
   if cardinality(picked) = 0 then return 0; end if;
-  if f.business_key is not null and f.parent_id is null then
-    perform from flow_keys k where k.business_type = f.business_type and k.business_key = f.business_key for update;
-    insert into flow_keys as k (business_type, business_key, flow_id) values (f.business_type, f.business_key, of_flow)
+  select * into o from flows w where w.id = coalesce(f.root_id, f.id);
+  if o.business_key is not null and o.finished_at is not null then
+    perform from flow_keys k where k.business_type = o.business_type and k.business_key = o.business_key for update;
+    insert into flow_keys as k (business_type, business_key, flow_id) values (o.business_type, o.business_key, o.id)
     on conflict (business_type, business_key) do update set flow_id = excluded.flow_id
       where k.flow_id = excluded.flow_id
          or not exists (select from flows h where h.id = k.flow_id and h.state not in ('failed', 'cancelled'));
