@@ -12,12 +12,13 @@ create function close_phase(of_flow uuid) returns integer[] language plpgsql; --
 create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
 create function drop_flows(of_flows uuid[], because text, by_actor text) returns void language plpgsql; -- source md5 fd3ae1f9c16b601940efe5895193b4aa
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
-create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 0cd45d1d99ad3c67830a614dfd3a1328
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 20d1a572e038cd03658499a603be3e05
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
 create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 0e03028982e4fa9fac0b2c586177a6d3
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
+create function flow_begins(f flows, step integer) returns boolean language sql; -- source md5 bbb2a9737aaf8761842cf784bdc1946d
 create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 bec2af4db30ea9b2ffc5060b0c78662f
 create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 ed04be33cc5ab2bb8ab742a50608be94
 create function flow_result(of_flow uuid) returns text language plpgsql; -- source md5 76d2f305976a7b3bea8920727536102d
@@ -40,6 +41,7 @@ create function gtrgm_picksplit(internal, internal) returns internal language c;
 create function gtrgm_same(gtrgm, gtrgm, internal) returns internal language c; -- source md5 33426e0fbb8272974ddba55eb3574f70
 create function gtrgm_union(internal, internal) returns gtrgm language c; -- source md5 ac59a0687df15075468862ca946ee148
 create function guard_default_partition(lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 18732e415cb22a43dd1d04b82832a4f1
+create function hold_blocked(of_tasks uuid[]) returns uuid[] language plpgsql; -- source md5 e656c028f3c606ebc6762b3ab8ccdbee
 create function id_instant(id uuid) returns timestamp with time zone language sql; -- source md5 2145725f5b84d9a8c0549b3f78faf46d
 create function input_fault(input json) returns text[] language plpgsql; -- source md5 9dbea68045bdd9504dcf12161434637b
 create function input_json(input bytea) returns jsonb language plpgsql; -- source md5 03d0e8d629dc455d71ecf28b9aee240d
@@ -50,7 +52,7 @@ create function leave_tasks(ids uuid[]) returns void language plpgsql; -- source
 create function limit_key(path text, input json) returns text language plpgsql; -- source md5 015ce81d4409807c324ee04fa3273db3
 create function lock_flows(of_flows uuid[]) returns void language plpgsql; -- source md5 153b3247848deb4fffd6601e09e954e5
 create function made_limit_key(rule jsonb, input bytea) returns text language plpgsql; -- source md5 54bef970b788648b67a9629db34fb217
-create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 29a9f0a223ba61213381b4775e06c8fa
+create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 2950f803804a48e9b129838b8736e247
 create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
 create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
 create function number_fault(literal text) returns text language plpgsql; -- source md5 2836236317c6ab027b61f44083e4b5da
@@ -65,13 +67,13 @@ create function refuse_submission(code text, field text, reason text) returns vo
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
 create function rejoin_flow(c flows) returns void language plpgsql; -- source md5 57e342b271fc071e2b451737ac6a89c1
-create function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 70b3869592d6cc2790a0df05ee8aaaea
+create function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 145069a6e1c42f5d1a98a1bfbb89caa2
 create function reopen_flow(of_flow uuid, revived integer, steps integer) returns void language plpgsql; -- source md5 a85f86a6e076c0082f80091d0e69c044
 create function restart_flow(of_flow uuid, by_actor text, because text) returns integer language plpgsql; -- source md5 a55a57d5262405f1c7ac157d8e8273da
 create function result_text(of_task uuid) returns text language sql; -- source md5 a463ed8bc60dc0bb3ee8342e64cb7aaf
 create function resume_flow(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 51691211627d3eb9a9cbd293a44ee431
 create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 7b99dd3ad9ec4eb4e297a9e3d814f62b
-create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 5ace8d7873115529ef2641273b7d8087
+create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 8254a2127ea57f2486231b2e7b6fb4aa
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
 create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b

@@ -402,6 +402,38 @@ test('compensate undoes what nested flows did: by the task that undoes the step,
   expect(await fleet.ended()).toMatchObject({ claims: 0, outbox: 0 });
 }, 120_000);
 
+test('a nested flow that failed half way is undone with the flow around it; one that has undone itself begins anew with a retry', async () => {
+  await using fleet = await open();
+  const { url } = fleet.producer();
+  const { journal } = fleet;
+  const undo = (name: string): Json => ({ type, input: { journal, name } });
+  const half = (onFailure: string): Json => ({
+    flow: {
+      name: 'half',
+      onFailure,
+      steps: { a: { type, input: { journal, name: 'a' }, undo: undo('undo a') }, b: { ...dies, after: ['a'] } },
+    },
+  });
+  const names = (): unknown[] =>
+    fleet
+      .entries()
+      .filter(({ event }) => event === 'started')
+      .map(({ note }) => note);
+  const id = await start(fleet, { onFailure: 'compensate', steps: { settle: half('stop') } });
+  expect(await ended(fleet, id)).toMatchObject({ state: 'failed', phase: 'undo' });
+  const settle = await nestedOf(fleet, id, 'settle');
+  expect(await get(fleet, settle)).toMatchObject({ state: 'failed', phase: 'undo', steps: { open: 0 } });
+  expect(names()).toEqual(['a', 'undo a']);
+  for (const flow of [id, settle]) expect((await call(url, 'POST', `/v1/flows/${flow}/retry`, {})).status).toBe(409);
+
+  const other = await start(fleet, { steps: { settle: half('compensate') } });
+  await ended(fleet, other);
+  const { body } = await call(url, 'POST', `/v1/flows/${other}/retry`, {});
+  expect(body).toMatchObject({ tasks: 2 });
+  expect(await ended(fleet, other)).toMatchObject({ state: 'failed' });
+  expect(names()).toEqual(['a', 'undo a', 'a', 'undo a', 'a', 'undo a']);
+}, 60_000);
+
 test('what is replayed without a chance to mend a nested flow leaves those around it as they ended', async () => {
   await using fleet = await open();
   const { url } = fleet.producer();

@@ -41,6 +41,14 @@ begin
     order by f.id for no key update;
 end $$;
 
+-- Locks the flows of tasks that are blocked, and gives those that are so still. Seen anew once the flows are held: a task whose turn has come
+-- meanwhile may be in the hands of somebody who wants its flow.
+create function hold_blocked(of_tasks uuid[]) returns uuid[] language plpgsql as $$
+begin
+  perform lock_flows(array(select t.flow_id from tasks t where t.id = any(of_tasks) and t.state = 'blocked'));
+  return array(select t.id from tasks t where t.id = any(of_tasks) and t.state = 'blocked');
+end $$;
+
 -- A flow and all that is nested in it.
 create function flows_within(of_flows uuid[]) returns uuid[] language sql stable as $$
   with recursive tree (id) as (
@@ -255,7 +263,7 @@ begin
   select array_agg(a.id), array_agg(a.type) into made, types from accepted a;
   perform count_in_ledger('accepted', coalesce(made, '{}'), coalesce(types, '{}'));
   update flows f
-     set is_undoing = true, phase = 'undo', is_awaited = true, steps_open = 1
+     set is_undoing = true, phase = 'undo', is_awaited = true, steps_open = f.steps_open + 1
    where f.id = any(array(
            select s.child_id from flow_steps s where s.flow_id = of_flow and s.step = any(of_steps) and s.child_id is not null));
   update flows f set steps_open = f.steps_open + cardinality(of_steps) where f.id = of_flow;
@@ -315,6 +323,11 @@ begin
   return '{}';
 end $$;
 
+-- True where this step is the first of a flow to end, or to begin: of a nested one its step -1, of any other any, but not -2.
+create function flow_begins(f flows, step integer) returns boolean language sql immutable as $$
+  select case when f.parent_id is null then step <> -2 else step = -1 end
+$$;
+
 -- Steps of flows have ended: moves their flows on, those around them where they end, and those nested in them whose turn has come. Step -2 is
 -- none: the flow is only to end where nothing of it is open. Called in the statement that ended their tasks, and read by it, else Postgres leaves it out.
 create or replace function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval default '10 s')
@@ -335,12 +348,13 @@ declare
 begin
   perform lock_flows(of_flows);
   loop
+    -- A nested flow begins with its step -1: before that, others of it can only have been cancelled by hand.
     with counted as (
       update flows f
          set steps_open = f.steps_open - cardinality(array_positions(of_flows, f.id)),
-             started_at = case when f.state = 'pending' and of_steps[array_position(of_flows, f.id)] = -2 then f.started_at
+             started_at = case when f.state = 'pending' and not flow_begins(f, of_steps[array_position(of_flows, f.id)]) then f.started_at
                                else coalesce(f.started_at, clock_timestamp()) end,
-             state = case when f.state = 'pending' and of_steps[array_position(of_flows, f.id)] <> -2 then 'running' else f.state end
+             state = case when f.state = 'pending' and flow_begins(f, of_steps[array_position(of_flows, f.id)]) then 'running' else f.state end
        where f.id = any(of_flows)
       returning f.id, f.steps_open
     )
@@ -628,6 +642,7 @@ begin
   if cardinality(picked) = 0 then return 0; end if;
   perform close_letters(array(
     select s.task_id from flow_steps s where s.flow_id = of_flow and s.step = any(picked) and s.task_id is not null), by_actor, because);
+  delete from flow_timers m where m.flow_id = of_flow and m.step = any(picked);
   with old as (
     select s.step, s.task_id as old_id, uuid_v7() as id from flow_steps s
      where s.flow_id = of_flow and s.step = any(picked) and s.task_id is not null
@@ -843,7 +858,7 @@ end $$;
 
 -- Dead tasks live again: those that are steps are steps again, with what was cancelled because of them made anew. A step without which its
 -- flow has gone on (its failure is ignored, what was done is undone, the flow was cancelled, another task is in its place, the flow around it has
--- taken what it gave) leaves it, and runs by itself. Called in the statement that revived them, and read by it. Gives how many are steps still.
+-- taken what it gave) leaves it, and runs by itself; so does the step for failures of a nested flow, for which nobody waits. Called in the statement that revived them, and read by it. Gives how many are steps still.
 create or replace function revive_steps(of_tasks uuid[]) returns integer language plpgsql strict as $$
 declare
   one     record;
@@ -857,9 +872,12 @@ begin
         from tasks t
         cross join lateral (select * from flow_steps w where w.flow_id = t.flow_id and w.step = t.flow_step offset 0) s
         cross join lateral (select * from flows w where w.id = t.flow_id offset 0) f
-       where t.id = any(of_tasks) and s.kind = 'step'
-         and (f.phase = 'undo' or f.cancelled_by is not null or s.on_failure = 'ignore' or s.task_id <> t.id
-              or (f.parent_id is not null and f.finished_at is not null and f.state in ('succeeded', 'partial')))
+       where t.id = any(of_tasks)
+         and (s.task_id is distinct from t.id
+              or (s.kind = 'failure' and f.parent_id is not null)
+              or (s.kind = 'step'
+                  and (f.phase = 'undo' or f.cancelled_by is not null or s.on_failure = 'ignore'
+                       or (f.parent_id is not null and f.finished_at is not null and f.state in ('succeeded', 'partial')))))
     ) left_behind
    where t.id = left_behind.id and t.id = any(of_tasks);
   for one in
