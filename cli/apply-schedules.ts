@@ -40,7 +40,7 @@ export async function applyChecked(
     flowBytes: messageBytes * FLOW_FACTOR,
   };
   for (const { schedule } of schedules) {
-    const made = runOf(schedule, { flowId: newId<string>(), atMs: 0 }, catalog, limits);
+    const made = runOf(schedule, { flowId: newId<string>(), newId, atMs: 0 }, catalog, limits);
     if (made.kind === 'ok') continue;
     const { faults } = made;
     const [{ code, field, reason }] = faults;

@@ -24,12 +24,14 @@ export function renderFlowStanding(flow: View): string {
   return `${textAt(flow, 'state') ?? '?'}, ${countsOf(flow)}${doing}`;
 }
 
-function countsOf(flow: View): string {
+function countsOf(flow: View, noun = 'tasks'): string {
   const steps = viewAt(flow, 'steps') ?? {};
-  const total = numberAt(steps, 'total') ?? 0;
+  // A list knows of a nested flow as one; a whole flow of all tasks.
+  const tasks = viewAt(flow, 'tasks') ?? steps;
+  const total = numberAt(tasks, 'total') ?? 0;
   const failed = numberAt(steps, 'failed') ?? 0;
-  const done = Math.max(0, total - (numberAt(steps, 'open') ?? 0));
-  return `${done} of ${total} tasks ended${failed === 0 ? '' : `, ${failed} of them failed`}`;
+  const done = Math.max(0, total - (numberAt(tasks, 'open') ?? 0));
+  return `${done} of ${total} ${noun} ended${failed === 0 ? '' : `, ${failed} of them failed`}`;
 }
 
 /** A table of flows. */
@@ -58,11 +60,16 @@ export function renderFlow(answer: ApiAnswer, { io, paint }: Shown): string {
     return instant === undefined ? undefined : renderInstant(instant, now);
   };
   const result = rawMember(answer, 'result');
+  const parent = viewAt(flow, 'parent');
   return [
     renderFields(
       [
         ['id', textAt(flow, 'id')],
         ['name', textAt(flow, 'name')],
+        [
+          'step',
+          parent === undefined ? undefined : `${textAt(parent, 'step') ?? ''} of flow ${textAt(parent, 'id') ?? ''}`,
+        ],
         [
           'about',
           [textAt(flow, 'businessType'), textAt(flow, 'businessKey')].filter((part) => part !== undefined).join(' ') ||
@@ -92,7 +99,7 @@ export function renderGraph(steps: readonly View[], { io, paint }: Shown): strin
     inOrder(steps).map(({ step, depth }) => [
       `${'  '.repeat(depth)}${depth === 0 ? '' : '└ '}${textAt(step, 'name') ?? ''}`,
       stateOf(step),
-      textAt(step, 'type') ?? '',
+      typeOf(step),
       moreOf(step),
     ]),
     { paint, columns: io.stdout.columns },
@@ -104,13 +111,17 @@ interface Placed {
   readonly depth: number;
 }
 
-/** Each step after, and one to the right of, the last of those that it waits for; those of equal place in their order. */
+/**
+ * Each step after, and one to the right of, the last of those that it waits for, else the step whose flow it is in; those of equal place in their
+ * order.
+ */
 function inOrder(steps: readonly View[]): readonly Placed[] {
   const children = new Map<string | undefined, View[]>();
   const levels = new Map(steps.map((step) => [textAt(step, 'name') ?? '', numberAt(step, 'level') ?? 0]));
   for (const step of steps) {
     const before = textsAt(step, 'after') ?? [];
-    const parent = before.toSorted((a, b) => (levels.get(b) ?? 0) - (levels.get(a) ?? 0))[0];
+    const last = before.toSorted((a, b) => (levels.get(b) ?? 0) - (levels.get(a) ?? 0))[0];
+    const parent = last ?? textAt(step, 'within');
     children.set(parent, [...(children.get(parent) ?? []), step]);
   }
   const placed: Placed[] = [];
@@ -132,10 +143,17 @@ function stateOf(step: View): ReturnType<typeof stateCell> {
     .join(', ');
 }
 
+/** A step that is a flow says its name: `flow settlement`. */
+function typeOf(step: View): string {
+  const name = textAt(viewAt(step, 'flow') ?? {}, 'name') ?? textAt(step, 'flow');
+  return name === undefined ? (textAt(step, 'type') ?? '') : `flow ${name}`;
+}
+
 function moreOf(step: View): string {
   const attempt = numberAt(step, 'attempt') ?? 0;
   const signal = viewAt(step, 'signal');
   const letter = textAt(step, 'deadLetterId');
+  const flow = viewAt(step, 'flow');
   const before = textsAt(step, 'after') ?? [];
   const isWaiting = ['blocked', 'planned'].includes(textAt(step, 'state') ?? '');
   return [
@@ -145,6 +163,7 @@ function moreOf(step: View): string {
       : `waits for the signal ${textAt(signal, 'name') ?? ''}`,
     attempt < 2 ? undefined : `attempt ${attempt}`,
     letter === undefined ? undefined : `dead letter ${letter}`,
+    flow === undefined ? undefined : `${textAt(flow, 'id') ?? ''}, ${countsOf(flow, 'steps')}`,
     textAt(step, 'why'),
   ]
     .filter((part) => part !== undefined)

@@ -46,6 +46,7 @@ interface ListOptions extends PagingOptions {
   readonly state?: string;
   readonly businessType?: string;
   readonly businessKey?: string;
+  readonly parent?: string;
 }
 
 /** Ends after which a flow can go on. */
@@ -154,7 +155,8 @@ function addList(flow: Command, act: Act): void {
       .option('--name <name>', 'only of this name')
       .option('--state <state>', `only in this state: ${FLOW_STATES.join(', ')}`, choiceOf(FLOW_STATES))
       .option('--business-type <type>', 'only about things of this kind')
-      .option('--business-key <key>', 'only about this thing'),
+      .option('--business-key <key>', 'only about this thing')
+      .option('--parent <id>', 'those nested in this flow; without it the outermost are listed'),
     'flows',
   )
     .addHelpText(
@@ -163,6 +165,7 @@ function addList(flow: Command, act: Act): void {
 Examples:
   warren flow list --state failed
   warren flow list --business-type coupon --business-key user-123
+  warren flow list --parent 0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70
   warren flow list --name settlement --all --json`,
     )
     .action(

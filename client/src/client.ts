@@ -10,7 +10,16 @@ import type { ClientDeps } from './time.ts';
 
 export type { AmqpClient, AmqpOptions, NewMessage, Published } from './amqp-client.ts';
 export { defineFlow } from './flow.ts';
-export type { FlowBuilder, FlowDefinition, FlowPolicy, Ref, Step, StepOptions, WithRefs } from './flow.ts';
+export type {
+  FlowBuilder,
+  FlowDefinition,
+  FlowPolicy,
+  NestedOptions,
+  Ref,
+  Step,
+  StepOptions,
+  WithRefs,
+} from './flow.ts';
 export type {
   Flow,
   FlowClient,

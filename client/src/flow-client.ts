@@ -39,6 +39,8 @@ export interface FlowStep {
   /** `planned`: its task is made when it comes to that. Of a group see `states`. */
   readonly state?: string;
   readonly taskId?: string;
+  /** The flow that the step is, in place of a task. */
+  readonly flow?: Pick<Flow, 'id' | 'name' | 'state' | 'steps'>;
   readonly deadLetterId?: string;
   readonly why?: string;
   /** Of a group: how many of its tasks are in which state. */
@@ -52,7 +54,12 @@ export interface Flow {
   readonly state: FlowState;
   readonly businessType?: string;
   readonly businessKey?: string;
+  /** The flow of which this one is a step. */
+  readonly parent?: { readonly id: string; readonly step?: string };
+  /** A nested flow is one. */
   readonly steps: { readonly total: number; readonly open: number; readonly failed: number };
+  /** All tasks: its own, and those of the flows nested in it. */
+  readonly tasks?: { readonly total: number; readonly open: number };
   readonly createdAt: string;
   readonly startedAt?: string;
   readonly finishedAt?: string;

@@ -2,9 +2,7 @@
  * Flows with types: what a step gives is what the next may take. `defineFlow` writes down the graph; nothing is called by it, and the
  * services check it once more.
  */
-import { InputRefusedError } from './errors.ts';
-import { renderInput, STANDS_FOR } from './input.ts';
-import { nameOf } from './task-type.ts';
+import { FlowWriter, headOf } from './flow-writer.ts';
 import type { TypeOrName } from './task-type.ts';
 
 declare const refOf: unique symbol;
@@ -56,6 +54,9 @@ export interface Step<in out Result> {
   undo<Input extends object>(type: TypeOrName<Input>, input: WithRefs<Input>): this;
 }
 
+/** What a step that is a flow may say: its steps say the rest. */
+export type NestedOptions = Pick<StepOptions, 'after' | 'delayMs' | 'onFailure' | 'signal'>;
+
 /** Writes down the steps of a flow. */
 export interface FlowBuilder {
   /** Adds a step. Throws `InputRefusedError` for an input that JSON would change, and for a name that is there. */
@@ -72,6 +73,16 @@ export interface FlowBuilder {
     inputs: readonly WithRefs<Input>[],
     options?: StepOptions,
   ): Step<Result[]>;
+  /**
+   * Adds a flow as a step. It is written down with this input, in which results of this flow may stand; its result is that of the step that it
+   * returned, which must be a last one. Throws `InputRefusedError`, also where a step of it is called as one whose result it is given.
+   */
+  nest<Input, Result>(
+    name: string,
+    definition: FlowDefinition<Input, Result>,
+    input: WithRefs<Input>,
+    options?: NestedOptions,
+  ): Step<Result>;
   /** Stands for what came with a signal that a step waits for. */
   signal<Data = unknown>(name: string): Ref<Data>;
   /** A task that runs once when the flow fails. Without an input it is told what failed. */
@@ -86,129 +97,42 @@ export interface FlowPolicy {
   readonly businessType?: string;
 }
 
-/** A flow that can be started with an input. */
-export interface FlowDefinition<Input = unknown> {
+/** A flow that can be started with an input, or be a step of another. */
+export interface FlowDefinition<in Input = unknown, out Result = unknown> {
   readonly name: string;
+  readonly policy: FlowPolicy;
   /** The body of `POST /v1/flows` for this input, as JSON text without its last brace. Throws `InputRefusedError`. */
   render(input: Input): string;
+  /** Adds its steps. */
+  write(flow: FlowBuilder, input: Input): { readonly name: string; readonly result: Ref<Result> } | void;
 }
 
 /**
- * Defines a flow. `write` is called with each input that the flow is started with, and adds the steps.
+ * Defines a flow. `write` is called with each input that the flow is started with, and adds the steps. What it returns is its last step: the one
+ * that gives the result where the flow is a step of another.
  *
  * ```ts
  * const coupon = defineFlow('coupon', (flow, { user }: { user: number }) => {
  *   const checked = flow.step('check', userCheck, { user });
- *   flow.step('create', couponCreate, { user, percent: checked.result.percent, folder: 'coupons' });
+ *   return flow.step('create', couponCreate, { user, percent: checked.result.percent, folder: 'coupons' });
  * });
  * ```
  */
-export function defineFlow<Input>(
+export function defineFlow<Input, Result = unknown>(
   name: string,
-  write: (flow: FlowBuilder, input: Input) => void,
+  write: (flow: FlowBuilder, input: Input) => Step<Result> | void,
   policy: FlowPolicy = {},
-): FlowDefinition<Input> {
+): FlowDefinition<Input, Result> {
   return Object.freeze({
     name,
+    policy,
+    write,
     render: (input: Input): string => {
-      const writer = new Writer();
+      const writer = new FlowWriter();
       write(writer, input);
-      const members = [
-        `"name":${JSON.stringify(name)}`,
-        ...(policy.businessType === undefined ? [] : [`"businessType":${JSON.stringify(policy.businessType)}`]),
-        ...(policy.onFailure === undefined ? [] : [`"onFailure":${JSON.stringify(policy.onFailure)}`]),
-        ...writer.members(),
-      ];
-      return `{${members.join(',')}`;
-    },
-  });
-}
-
-interface Written {
-  readonly members: Record<string, string>;
-  undo?: string;
-}
-
-class Writer implements FlowBuilder {
-  readonly #steps = new Map<string, Written>();
-  #failure: string | undefined;
-
-  step<Input extends object, Result>(
-    name: string,
-    type: TypeOrName<Input, Result>,
-    input: WithRefs<Input>,
-    options: StepOptions = {},
-  ): Step<Result> {
-    return this.#add(name, type, { input: renderInput(input, `steps.${name}.input`) }, options);
-  }
-
-  group<Input extends object, Result>(
-    name: string,
-    type: TypeOrName<Input, Result>,
-    inputs: readonly WithRefs<Input>[],
-    options: StepOptions = {},
-  ): Step<Result[]> {
-    const rendered = inputs.map((input, index) => renderInput(input, `steps.${name}.inputs[${index}]`));
-    return this.#add(name, type, { inputs: `[${rendered.join(',')}]` }, options);
-  }
-
-  signal<Data>(name: string): Ref<Data> {
-    return reference({ $signal: name }, []) as Ref<Data>;
-  }
-
-  onFailure<Input extends object>(type: TypeOrName<Input>, input?: WithRefs<Input>): void {
-    this.#failure = taskOf(type, input, 'failureStep.input');
-  }
-
-  members(): readonly string[] {
-    const steps = [...this.#steps].map(([name, { members, undo }]) => {
-      const all = Object.entries(undo === undefined ? members : { ...members, undo });
-      return `${JSON.stringify(name)}:{${all.map(([member, text]) => `${JSON.stringify(member)}:${text}`).join(',')}}`;
-    });
-    return [`"steps":{${steps.join(',')}}`, ...(this.#failure === undefined ? [] : [`"failureStep":${this.#failure}`])];
-  }
-
-  #add<Result>(
-    name: string,
-    type: TypeOrName,
-    inputs: Record<string, string>,
-    { after, ...options }: StepOptions,
-  ): Step<Result> {
-    if (this.#steps.has(name)) throw new InputRefusedError(`steps.${name}`, 'is there already', 'field-invalid');
-    const said = Object.entries({ ...options, after: after?.map((step) => step.name) }).filter(
-      ([, value]) => value !== undefined,
-    );
-    const written: Written = {
-      members: {
-        type: JSON.stringify(nameOf(type)),
-        ...inputs,
-        ...Object.fromEntries(said.map(([key, value]) => [key, JSON.stringify(value)])),
-      },
-    };
-    this.#steps.set(name, written);
-    const step: Step<Result> = {
-      name,
-      result: reference({ $result: name }, []) as Ref<Result>,
-      undo: (undoType, input) => {
-        written.undo = taskOf(undoType, input, `steps.${name}.undo.input`);
-        return step;
-      },
-    };
-    return step;
-  }
-}
-
-function taskOf(type: TypeOrName, input: unknown, field: string): string {
-  return `{"type":${JSON.stringify(nameOf(type))}${input === undefined ? '' : `,"input":${renderInput(input, field)}`}}`;
-}
-
-/** A reference whose members are references. What it stands for in JSON is under a symbol, so that any name may be a member. */
-function reference(base: Readonly<Record<string, string>>, path: readonly string[]): unknown {
-  const pointer = path.map((part) => `/${part.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
-  return new Proxy(Object.freeze({}), {
-    get: (_target, name) => {
-      if (name === STANDS_FOR) return path.length === 0 ? base : { ...base, path: pointer };
-      return typeof name === 'symbol' ? undefined : reference(base, [...path, name]);
+      const { businessType } = policy;
+      const about = businessType === undefined ? [] : [`"businessType":${JSON.stringify(businessType)}`];
+      return `{${[...headOf(name, policy), ...about, ...writer.members()].join(',')}`;
     },
   });
 }

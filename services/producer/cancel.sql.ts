@@ -10,12 +10,12 @@ import {
 } from '../../shared/tasks/beside.sql.ts';
 
 /**
- * Cancels the tasks of `target`, the CTEs `before` it included, and asks the workers of those that run, which are notified at the commit. Each
+ * Cancels the tasks of `target`, and asks the workers of those that run, which are notified at the commit. Each
  * that it does something to has its own line in the audit. A row is judged as it is once locked, while the update sees it as it was when the
  * statement began: where the two differ nothing is done, and the caller sends the statement again. `others`: rows that are answered as well.
  */
-const cancelling = (before: Sql, target: Sql, others: Sql): Sql => sql`
-    with ${before}target as (${target}
+const cancelling = (target: Sql, others: Sql): Sql => sql`
+    with target as (${target}
     ), cancelled as (${cancelWaiting(sql`target`)}
     ), counted as (${countInLedger(sql`'cancelled'`, sql`cancelled`)}
     ), no_longer_due as (
@@ -60,7 +60,6 @@ type CancelParams = [ids: readonly string[], actor: string, role: string, detail
 export const cancelTasks = statement<CancelParams>()({
   name: 'cancel_tasks',
   text: cancelling(
-    sql``,
     sql`
       select id, state, generation, worker
         from tasks
@@ -77,23 +76,16 @@ export const cancelTasks = statement<CancelParams>()({
 });
 
 /**
- * Cancels those of the tasks that are blocked steps. Locks their flows first, in id order: whoever moves a flow on holds it, and wants what it
+ * Cancels those of the tasks that are blocked steps. Locks their flows first (`hold_blocked`): whoever moves a flow on holds it, and wants what it
  * has blocked. Index: tasks primary key.
  */
 export const cancelBlockedSteps = statement<CancelParams>()({
   name: 'cancel_blocked_steps',
   text: cancelling(
-    sql`flows_first as (
-      select id
-        from flows
-       where id = any(array(select flow_id from tasks where id = any($1::uuid[]) and state = 'blocked'))
-       order by id
-         for no key update
-    ), `,
     sql`
       select id, state, generation, worker
         from tasks
-       where id = any($1::uuid[]) and state = 'blocked' and (select count(*) from flows_first) >= 0
+       where id = any((select hold_blocked($1::uuid[]))::uuid[]) and state = 'blocked'
        order by id
          for no key update`,
     sql``,

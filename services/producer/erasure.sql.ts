@@ -108,10 +108,16 @@ export const eraseBeside = statement<[taskIds: readonly string[]]>()({
        where task_id = any($1::uuid[])
       returning id
     ), part_of as (
-      select distinct t.flow_id as id
-        from tasks t
-        join flows f on f.id = t.flow_id
-       where t.id = any($1::uuid[]) and f.finished_at is not null
+      -- all flows around as well: they are about the same, and may hold what those within are made of
+      with recursive around (id) as (
+        select distinct t.flow_id from tasks t where t.id = any($1::uuid[]) and t.flow_id is not null
+        union
+        select f.parent_id from around a cross join lateral (select * from flows w where w.id = a.id offset 0) f where f.parent_id is not null
+      )
+      select a.id
+        from around a
+        cross join lateral (select * from flows w where w.id = a.id offset 0) f
+       where f.finished_at is not null
     ), flow as (
       update flows f set business_key = null, tags = null, cancel_reason = null, groups = null from part_of p where f.id = p.id
     ), key as (

@@ -2,8 +2,7 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError } from '../../shared/errors/warren-error.ts';
 import type { FlowBody } from '../../shared/flows/flow-body.ts';
-import type { PlannedGroup } from '../../shared/flows/empty-groups.ts';
-import type { PlannedStep } from '../../shared/flows/plan-flow.ts';
+import type { PlannedNested, PlannedStep, PlannedTasks } from '../../shared/flows/planned-flow.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
 import type { ParamsOf, Queryable } from '../../shared/postgres/statement.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
@@ -26,11 +25,11 @@ export type StartedFlow =
   | { readonly kind: 'existing'; readonly id: string; readonly isReplayed: boolean };
 
 /** A flow to be started. */
-export interface PlannedFlow {
+export interface PlannedFlow extends PlannedTasks {
   readonly id: string;
   readonly body: FlowBody;
-  readonly steps: readonly PlannedStep[];
-  readonly groups?: Readonly<Record<string, PlannedGroup>> | undefined;
+  /** The flows that are steps of it, at every level. */
+  readonly nested: readonly PlannedNested[];
   readonly createdBy: string;
   /** The Idempotency-Key of the request, of `createdBy`. */
   readonly idempotency?: Submission['idempotency'];
@@ -70,7 +69,7 @@ export class FlowStarter {
   async #start(flow: PlannedFlow): Promise<StartedFlow> {
     const { body, id, idempotency, createdBy } = flow;
     const isSimple = body.businessKey === undefined && idempotency === undefined;
-    if (isSimple && flow.steps.length <= LARGE) {
+    if (isSimple && flow.nested.length === 0 && flow.steps.length <= LARGE) {
       const started = await this.#batcher.add(flow);
       if ('kind' in started) return started;
       throw started;
@@ -122,19 +121,29 @@ export class FlowStarter {
   }
 
   #number(flow: PlannedFlow): NumberedFlow {
-    const steps = flow.steps.map((planned) => {
-      const isFirst = planned.kind === 'step' && planned.waitsFor === 0;
-      const isLate =
-        planned.delayMs !== undefined ||
-        planned.template !== undefined ||
-        this.#deps.holdReasonOf(planned.task.queue) !== undefined;
-      return {
-        planned,
-        taskId: planned.kind === 'step' ? newId<string>() : undefined,
-        begins: isFirst ? (isLate ? ('late' as const) : ('start' as const)) : undefined,
-      };
-    });
-    return { flow, steps };
+    const { id, body, nested } = flow;
+    const outermost = { id, parentId: undefined, parentStep: undefined, name: body.name, onFailure: body.onFailure };
+    return {
+      flow,
+      parts: [{ ...outermost, steps: flow.steps, groups: flow.groups }, ...nested].map((part) => ({
+        ...part,
+        steps: part.steps.map((planned) => this.#numberStep(planned)),
+      })),
+    };
+  }
+
+  #numberStep(planned: PlannedStep): NumberedStep {
+    const { kind, waitsFor, delayMs, template, task } = planned;
+    const isLate =
+      delayMs !== undefined ||
+      template !== undefined ||
+      task === undefined ||
+      this.#deps.holdReasonOf(task.queue) !== undefined;
+    return {
+      planned,
+      taskId: kind === 'step' && task !== undefined ? newId<string>() : undefined,
+      begins: kind === 'step' && waitsFor === 0 ? (isLate ? 'late' : 'start') : undefined,
+    };
   }
 
   /** Gives what is to be done once it is committed: publishes what starts, and says what was started. */
@@ -164,16 +173,14 @@ function refusal(holder: string): WarrenError {
 }
 
 function invitationsOf(flows: readonly NumberedFlow[]): OutboxRow['invitations'] {
-  return flows.flatMap(({ steps }) =>
-    steps
-      .filter(({ begins }) => begins === 'start')
-      .map(({ taskId = '', planned: { task } }) => ({
-        taskId,
-        type: task.type,
-        queue: task.queue,
-        priority: task.priority,
-        generation: 1,
-      })),
+  return flows.flatMap(({ parts }) =>
+    parts
+      .flatMap(({ steps }) => steps)
+      .flatMap(({ begins, taskId = '', planned: { task } }) =>
+        begins === 'start' && task !== undefined
+          ? [{ taskId, type: task.type, queue: task.queue, priority: task.priority, generation: 1 }]
+          : [],
+      ),
   );
 }
 
@@ -189,44 +196,55 @@ async function takeKey(tx: Queryable, { businessType = '', businessKey }: FlowBo
   throw new Bug('a business key changes hands too often');
 }
 
+interface NumberedStep {
+  readonly planned: PlannedStep;
+  readonly taskId: string | undefined;
+  /** `start`: its task is pending at once; `late`: its turn has come. */
+  readonly begins: 'start' | 'late' | undefined;
+}
+
 interface NumberedFlow {
   readonly flow: PlannedFlow;
-  readonly steps: readonly {
-    readonly planned: PlannedStep;
-    readonly taskId: string | undefined;
-    /** `start`: its task is pending at once; `late`: its turn has come. */
-    readonly begins: 'start' | 'late' | undefined;
-  }[];
+  /** It, and the flows that are nested in it. */
+  readonly parts: readonly (Pick<PlannedNested, 'id' | 'name' | 'onFailure'> & {
+    readonly parentId: string | undefined;
+    readonly parentStep: number | undefined;
+    readonly groups?: PlannedTasks['groups'] | undefined;
+    readonly steps: readonly NumberedStep[];
+  })[];
 }
 
 /** The columns of `acceptFlows`. A column that no step uses is null, so that it costs nothing. */
 function columnsOf(flows: readonly NumberedFlow[]): ParamsOf<typeof acceptFlows> {
-  const steps = flows.flatMap(({ flow, steps: own }) => own.map((step) => ({ ...step, flow })));
+  const parts = flows.flatMap(({ flow, parts: own }) => own.map((part) => ({ part, flow })));
+  const steps = parts.flatMap(({ flow, part }) => part.steps.map((step) => ({ ...step, part, flow })));
   type Step = (typeof steps)[number];
   const pick = <T>(read: (planned: PlannedStep) => T): T[] => steps.map(({ planned }) => read(planned));
   const some = <T>(read: (step: Step) => T | undefined): (T | null)[] | null =>
     steps.some((step) => read(step) !== undefined) ? steps.map((step) => read(step) ?? null) : null;
+  const nested = <T>(read: (part: (typeof parts)[number]) => T | undefined): (T | null)[] | null =>
+    parts.length === flows.length ? null : parts.map((part) => read(part) ?? null);
   return [
-    flows.map(({ flow }) => flow.id),
-    flows.map(({ flow }) => flow.body.name),
-    flows.map(({ flow: { body } }) => body.businessType ?? (body.businessKey === undefined ? null : '')),
-    flows.map(({ flow }) => flow.body.businessKey ?? null),
-    flows.map(({ flow }) => flow.body.onFailure),
-    flows.map(({ flow }) => tagsOf(flow) ?? null),
-    flows.map(({ flow }) => flow.createdBy),
-    steps.map(({ flow }) => flow.id),
+    parts.map(({ part }) => part.id),
+    parts.map(({ part }) => part.name),
+    parts.map(({ flow: { body } }) => body.businessType ?? (body.businessKey === undefined ? null : '')),
+    parts.map(({ flow }) => flow.body.businessKey ?? null),
+    parts.map(({ part }) => part.onFailure),
+    parts.map(({ flow }) => tagsOf(flow) ?? null),
+    parts.map(({ flow }) => flow.createdBy),
+    steps.map(({ part }) => part.id),
     pick(({ step }) => step),
     pick(({ kind }) => kind),
     pick(({ name }) => name),
     pick(({ member }) => member ?? null),
     steps.map(({ taskId }) => taskId ?? null),
-    pick(({ task }) => task.type),
-    pick(({ task }) => task.queue),
-    pick(({ task }) => task.priority),
-    pick(({ task }) => task.maxAttempts),
-    pick(({ task }) => Buffer.from(task.input)),
-    some(({ planned }) => planned.task.concurrencyKey),
-    some(({ planned }) => planned.task.rateKey),
+    pick(({ task }) => task?.type ?? ''),
+    pick(({ task }) => task?.queue ?? ''),
+    pick(({ task }) => task?.priority ?? 0),
+    pick(({ task }) => task?.maxAttempts ?? 1),
+    pick(({ task }) => (task === undefined ? null : Buffer.from(task.input))),
+    some(({ planned }) => planned.task?.concurrencyKey),
+    some(({ planned }) => planned.task?.rateKey),
     pick(({ waitsFor }) => waitsFor),
     pick(({ next }) => `{${next.join(',')}}`),
     pick(({ level }) => level),
@@ -237,12 +255,16 @@ function columnsOf(flows: readonly NumberedFlow[]): ParamsOf<typeof acceptFlows>
     some(({ planned }) => planned.signal?.timeoutMs),
     some(({ planned: { template } }) => (template === undefined ? undefined : arrayLiteral(template.pieces))),
     some(({ planned: { template } }) => (template === undefined ? undefined : JSON.stringify(template.refs))),
-    some(({ planned: { kind, task } }) => (kind === 'step' ? undefined : JSON.stringify(task))),
+    some(({ planned: { kind, task } }) => (kind === 'step' || task === undefined ? undefined : JSON.stringify(task))),
     steps.map(({ begins }) => begins ?? null),
     steps.map(({ flow }) => flow.createdBy),
     some(({ flow }) => flow.body.businessKey),
     some(({ flow }) => tagsOf(flow)),
-    flows.map(({ flow: { groups } }) => (groups === undefined ? null : JSON.stringify(groups))),
+    parts.map(({ part: { groups } }) => (groups === undefined ? null : JSON.stringify(groups))),
+    nested(({ part }) => part.parentId),
+    nested(({ part }) => part.parentStep),
+    nested(({ part, flow }) => (part.parentId === undefined ? undefined : flow.id)),
+    some(({ planned }) => planned.child),
   ];
 }
 

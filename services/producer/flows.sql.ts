@@ -1,4 +1,4 @@
-/** The statements of flows. What moves a flow stands in `0022_flows.sql`: whoever ends a step calls it. */
+/** The statements of flows. What moves a flow stands in `0022_flows.sql` and `0025_nested_flows.sql`: whoever ends a step calls it. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import { countInLedger, isAmong, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
@@ -34,7 +34,7 @@ export const findFlowKey = statement<[businessType: string, businessKey: string]
 /**
  * Accepts flows: their rows, their steps, and a task for each step that is made now. Of those that wait for nothing, the ones that `start` are
  * pending, with an outbox row; those that are `late` (a delay, a queue that holds back, an input to be made) go the way of any step whose turn has
- * come, and all others are blocked. A flow without tasks has succeeded. A flow whose business key another holds is left out of the answer, which
+ * come, and all others are blocked. A nested flow comes with the one around it; a step -1 of it is open until its turn has come. A flow without tasks has succeeded. A flow whose business key another holds is left out of the answer, which
  * has a row per flow, and a row per task of the late ones that was invited. Inserts in key order.
  */
 export const acceptFlows = statement<
@@ -75,46 +75,54 @@ export const acceptFlows = statement<
     taskKeys: readonly (string | null)[] | null,
     taskTags: readonly (string | null)[] | null,
     groups: readonly (string | null)[],
+    parentIds: readonly (string | null)[] | null,
+    parentSteps: readonly (number | null)[] | null,
+    rootIds: readonly (string | null)[] | null,
+    children: readonly (string | null)[] | null,
   ]
 >()({
   name: 'accept_flows',
   text: sql`
     with asked as (
-      select * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $36::text[])
-        as w (id, name, business_type, business_key, on_failure, tags, created_by, groups)
+      select * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $36::text[], $37::uuid[],
+                           $38::int4[], $39::uuid[])
+        as w (id, name, business_type, business_key, on_failure, tags, created_by, groups, parent_id, parent_step, root_id)
     ), keyed as (
       insert into flow_keys as k (business_type, business_key, flow_id)
-      select business_type, business_key, id from asked where business_key is not null order by 1, 2
+      select business_type, business_key, id from asked where business_key is not null and parent_id is null order by 1, 2
       on conflict (business_type, business_key) do update set flow_id = excluded.flow_id where k.flow_id = excluded.flow_id
       returning flow_id as id
     ), fresh as (
-      select * from asked where business_key is null or ${isAmong(sql`asked.id`, sql`keyed`)}
+      select * from asked where business_key is null or ${isAmong(sql`coalesce(asked.root_id, asked.id)`, sql`keyed`)}
     ), wanted as (
       select *, clock_timestamp() as now
         from unnest($8::uuid[], $9::int4[], $10::text[], $11::text[], $12::int4[], $13::uuid[], $14::text[], $15::text[], $16::int2[],
                     $17::int4[], $18::bytea[], $19::text[], $20::text[], $21::int4[], $22::text[], $23::int4[], $24::text[], $25::int4[],
                     $26::float8[], $27::text[], $28::float8[], $29::text[], $30::text[], $31::text[], $32::text[], $33::text[], $34::text[],
-                    $35::text[])
+                    $35::text[], $40::uuid[])
           as w (flow_id, step, kind, name, member, task_id, type, queue, priority, max_attempts, input, concurrency_key, rate_key, waits_for,
                 next, level, on_failure, undo_of, delay_ms, signal, signal_ms, pieces, refs, spec, begins,
-                publisher, business_key, tags)
+                publisher, business_key, tags, child_id)
        where ${isAmong(sql`w.flow_id`, sql`fresh`)}
     ), counts as (
-      select flow_id, count(task_id)::int4 as n from wanted group by flow_id
+      select flow_id, count(*) filter (where kind = 'step')::int4 as n, count(*) filter (where kind in ('step', 'begin'))::int4 as open
+        from wanted
+       group by flow_id
     ), flow as (
       insert into flows (id, name, business_type, business_key, on_failure, steps_total, steps_open, tags, created_by, groups, state,
-                         finished_at)
-      select f.id, f.name, f.business_type, f.business_key, f.on_failure, c.n, c.n, f.tags::text[], f.created_by, f.groups::jsonb,
-             case when c.n = 0 then 'succeeded' else 'pending' end::flow_state, case when c.n = 0 then clock_timestamp() end
+                         finished_at, parent_id, parent_step, root_id, is_awaited)
+      select f.id, f.name, f.business_type, f.business_key, f.on_failure, coalesce(c.n, 0), coalesce(c.open, 0), f.tags::text[], f.created_by,
+             f.groups::jsonb, case when c.open > 0 then 'pending' else 'succeeded' end::flow_state,
+             case when c.open > 0 then null else clock_timestamp() end, f.parent_id, f.parent_step, f.root_id, f.parent_id is not null
         from fresh f
-        cross join lateral (select coalesce((select n from counts where flow_id = f.id), 0) as n) c
+        left join lateral (select n, open from counts where flow_id = f.id) c on true
        order by f.id
       returning id, state, created_at
     ), steps as (
       insert into flow_steps (flow_id, step, kind, name, member, task_id, waits_for, next, level, on_failure, undo_of, delay_ms, signal,
-                              signal_ms, pieces, refs, spec)
+                              signal_ms, pieces, refs, spec, child_id)
       select flow_id, step, kind, name, member, task_id, waits_for, next::int4[], level, on_failure, undo_of, delay_ms, signal, signal_ms,
-             pieces::text[], refs::jsonb, spec::jsonb
+             pieces::text[], refs::jsonb, spec::jsonb, child_id
         from wanted
        order by flow_id, step
       returning 1 as n
@@ -148,7 +156,7 @@ export const acceptFlows = statement<
     union all
     select null, null, null, null, u.task_id, u.type, u.queue, u.priority, u.generation, u.outbox_id
       from late l
-      cross join lateral unblock_steps(l.flows, l.steps, interval '10 s') u
+      cross join lateral start_steps(l.flows, l.steps, interval '10 s') u
      where l.flows is not null`,
   columns: {
     flow_id: 'uuid?',

@@ -11,13 +11,15 @@ import { cancelEach } from './cancel.ts';
 import { inviteFreed } from './flow-invitations.ts';
 import { cancelFlow, retryFlow, signalFlow } from './flows.sql.ts';
 import {
+  countFlowTasks,
   pageFlows,
   pageFlowsByKey,
   pageFlowsByName,
+  pageFlowsByParent,
   pageFlowsByState,
   readFlow,
   readFlowEdges,
-  readFlowResults,
+  readFlowResult,
   readFlowSteps,
 } from './flows-read.sql.ts';
 import type { flowColumns } from './flows-read.sql.ts';
@@ -53,18 +55,23 @@ export async function findFlow(
       readonly flow: FlowRow;
       readonly steps: readonly RowOf<typeof readFlowSteps.columns>[];
       readonly edges: readonly RowOf<typeof readFlowEdges.columns>[];
-      readonly results: readonly RowOf<typeof readFlowResults.columns>[];
+      /** JSON text. */
+      readonly result: string | undefined;
+      /** Of it and all that is nested in it. */
+      readonly tasks: { readonly total: number; readonly open: number };
     }
   | undefined
 > {
   const [flow] = await run(db, readFlow, id);
   if (flow === undefined) return undefined;
-  const [steps, edges, results] = await Promise.all([
+  const [steps, edges, [counted], [gave]] = await Promise.all([
     run(db, readFlowSteps, id),
     run(db, readFlowEdges, id),
-    flow.finished_at === null ? [] : run(db, readFlowResults, id),
+    run(db, countFlowTasks, id),
+    flow.finished_at === null ? [] : run(db, readFlowResult, id),
   ]);
-  return { flow, steps, edges, results };
+  const tasks = { total: counted?.total ?? 0, open: counted?.open ?? 0 };
+  return { flow, steps, edges, tasks, result: gave?.result ?? undefined };
 }
 
 /** What a list of flows may ask for. */
@@ -74,6 +81,8 @@ export interface FlowFilter {
   readonly states?: readonly string[] | undefined;
   readonly businessType?: string | undefined;
   readonly businessKey?: string | undefined;
+  /** Those that are nested in this one; absent: the outermost. */
+  readonly parent?: string | undefined;
 }
 
 /** A page of flows. */
@@ -112,7 +121,8 @@ export async function findFlows(
 }
 
 /** The index that names the fewest flows, and what is looked for in it. */
-function chooseIndex({ name, states, businessKey }: FlowFilter): readonly [typeof pageFlows, string | null] {
+function chooseIndex({ name, states, businessKey, parent }: FlowFilter): readonly [typeof pageFlows, string | null] {
+  if (parent !== undefined) return [pageFlowsByParent, parent];
   if (businessKey !== undefined) return [pageFlowsByKey, businessKey];
   const [state, ...others] = states ?? [];
   if (state !== undefined && state !== 'succeeded' && others.length === 0) return [pageFlowsByState, state];

@@ -22,7 +22,7 @@ export interface OccurrencesDeps extends FlowsDeps {
   readonly catalog: Catalog;
   readonly limits: RunLimits;
   readonly starter: FlowStarter;
-  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'occurrences' | 'occurrenceDelay'>;
+  readonly metrics: Pick<Metrics, 'tasksAccepted' | 'occurrences' | 'occurrenceDelay' | 'flowsStarted'>;
   readonly log: Logger;
 }
 
@@ -119,7 +119,8 @@ export async function carryOut(
   });
   const flows = fresh.flatMap(({ runId: id = '', run: made, scheduleId }): PlannedFlow[] => {
     if (made?.kind !== 'flow') return [];
-    return [{ id, body: made.body, steps: made.steps, createdBy: publisherOf(decided, scheduleId) }];
+    const { kind: _kind, ...planned } = made;
+    return [{ id, ...planned, createdBy: publisherOf(decided, scheduleId) }];
   });
   const { invitations } =
     tasks.length === 0 ? { invitations: undefined } : await insertTasks(tx, tasks, deps.holdReasonOf);
@@ -141,9 +142,10 @@ export async function carryOut(
       if (invitations !== undefined) void deps.invite(invitations); // never rejects
       startFlows?.();
       for (const { submission } of tasks) deps.metrics.tasksAccepted.add(1, submission.type, 'schedule');
-      for (const { steps } of flows)
-        for (const { kind, task } of steps)
-          if (kind === 'step') deps.metrics.tasksAccepted.add(1, task.type, 'schedule');
+      for (const { steps, nested } of flows)
+        for (const { kind, task } of [steps, ...nested.map((each) => each.steps)].flat())
+          if (kind === 'step' && task !== undefined) deps.metrics.tasksAccepted.add(1, task.type, 'schedule');
+      for (const { body } of flows) deps.metrics.flowsStarted.add(1, body.name);
       for (const entry of fresh) tell(deps, decided, entry);
     },
   };
@@ -161,7 +163,7 @@ async function begin(
 ): Promise<Entry> {
   const scheduleId = row.id;
   const runId = newId<string>();
-  const made = runOf(standing.schedule, { flowId: runId, atMs: slot.atMs }, catalog, limits);
+  const made = runOf(standing.schedule, { flowId: runId, newId, atMs: slot.atMs }, catalog, limits);
   if (made.kind === 'refused') {
     const [{ field, reason }] = made.faults;
     return { scheduleId, slot, state: 'skipped', why: 'refused', detail: `${field} ${reason}` };

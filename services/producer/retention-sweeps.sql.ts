@@ -1,5 +1,6 @@
 /** The statements that remove by age what is not a task: at most 500 rows each call, oldest first. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
+import { isAmong } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Letters that were closed `$1` milliseconds ago, with what they are searched by and the inputs that were mended. One whose task
@@ -54,30 +55,44 @@ export const sweepReplays = statement<[keptMs: number]>()({
   columns: { id: 'uuid?' },
 });
 
-/** Steps of flows that ended `$1` milliseconds ago, and the flows without any, with what stands beside them. Index: flows_finished_at. */
+/**
+ * Steps of flows that ended `$1` milliseconds ago, and the flows without any, with what stands beside them. What is nested in a flow goes together
+ * with it. Indexes: flows_finished_at, flows_parent.
+ */
 export const sweepFlows = statement<[keptMs: number]>()({
   name: 'sweep_flows',
   text: sql`
     with old as materialized (
-      select id, business_type, business_key
+      select id
         from flows
-       where finished_at < clock_timestamp() - $1::float8 * interval '1 ms'
+       where finished_at < clock_timestamp() - $1::float8 * interval '1 ms' and parent_id is null
        order by finished_at
        limit 100
          for update skip locked
+    ), whole as materialized (
+      select f.id, coalesce(f.root_id, f.id) as root, f.business_type, f.business_key, f.finished_at
+        from unnest(flows_within(array(select id from old))) as n (id)
+        cross join lateral (select * from flows w where w.id = n.id offset 0) f
+    ), living as (
+      -- a nested flow that failed may go on by itself
+      select root as id from whole where finished_at is null
+    ), tree as materialized (
+      select * from whole where not ${isAmong(sql`whole.root`, sql`living`)}
     ), steps as materialized (
       select s.flow_id, s.step
-        from old o
+        from tree o
         cross join lateral (
           select flow_id, step from flow_steps f where f.flow_id = o.id order by step limit 500
         ) s
        limit 500
     ), steps_gone as (
       delete from flow_steps f using steps s where f.flow_id = s.flow_id and f.step = s.step returning f.flow_id
+    ), with_steps as (
+      select o.root as id from tree o where exists (select from flow_steps s where s.flow_id = o.id)
     ), flows_gone as (
       delete from flows f
-       using old o
-       where f.id = o.id and not exists (select from flow_steps s where s.flow_id = o.id)
+       using tree o
+       where f.id = o.id and not ${isAmong(sql`o.root`, sql`with_steps`)}
       returning f.id, f.business_type, f.business_key
     ), signals_gone as (
       delete from flow_signals g using flows_gone f where g.flow_id = f.id

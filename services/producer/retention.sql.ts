@@ -213,7 +213,11 @@ export const judgeTasks = statement<
                  select bool_and(coalesce(d.closed_at < l.over_before, false)) from dead_letters d where d.task_id = l.id)
              end, false)
              -- what a step gave may still be wanted by those after it
-             and (l.flow_id is null or not exists (select from flows f where f.id = l.flow_id and f.finished_at is null)) as is_over
+             and (l.flow_id is null or not exists (
+                    select from flows f
+                     where f.id = l.flow_id
+                       and (f.finished_at is null
+                            or exists (select from flows o where o.id = f.root_id and o.finished_at is null)))) as is_over
         from limited l
     )
     select (select count(*) from judged)::int4 as rows_seen,

@@ -66,7 +66,7 @@ export async function refuseBadRun(
   catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss'>,
   limits: RunLimits,
 ): Promise<void> {
-  const asked = { flowId: newId<string>(), atMs: 0 };
+  const asked = { flowId: newId<string>(), newId, atMs: 0 };
   let made = runOf(schedule, asked, catalog, limits);
   if (made.kind === 'ok') return;
   if (made.faults.some(({ code }) => code === 'task-type-unknown' || code === 'queue-unknown')) {

@@ -53,7 +53,10 @@ export const CATALOGUE = {
   'queue-not-found': wrong(404, 'There is no queue of this name; see `warren queue list`.'),
   'flow-not-found': wrong(404, 'There is no flow with this id.'),
   'step-not-found': wrong(404, 'There is no such step of a flow; see the reason.'),
-  'flow-not-retryable': wrong(409, 'Only a flow that has ended, and of which nothing is undone, can be retried.'),
+  'flow-not-retryable': wrong(
+    409,
+    'Only a flow that has ended, and of which nothing is undone, can be retried; a nested one only where it has failed, else by its parent.',
+  ),
   'flow-finished': wrong(409, 'The flow has already ended, so this can no longer be done.'),
   'schedule-not-found': wrong(404, 'There is no schedule of this name; see `warren schedule list`.'),
   'schedule-exists': wrong(409, 'There is another schedule of this name; edit that, or take another name.'),

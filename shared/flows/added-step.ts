@@ -6,11 +6,11 @@ import { readTree, TreeTooLarge } from '../tasks/json-tree.ts';
 import type { JsonNode } from '../tasks/json-tree.ts';
 import { parseExact, renderPath } from '../tasks/json.ts';
 import type { SubmissionFault } from '../tasks/submission.ts';
-import { step, stepName } from './flow-body.ts';
-import type { FlowLimits } from './plan-flow.ts';
+import { plainStep, stepName } from './flow-body.ts';
+import type { FlowLimits } from './planned-flow.ts';
 import { readTemplate } from './template.ts';
 
-const addedStep = step.omit({ undo: true, signal: true });
+const addedStep = plainStep.omit({ undo: true, signal: true });
 
 /** Inputs of the largest size that one call may hold together. */
 const MOST_FULL_INPUTS = 32;

@@ -1,7 +1,7 @@
 /** Groups that a flow declares without members: what is kept of them, so that a step may add some while it runs. Pure. */
 import type { StepBody } from './flow-body.ts';
 import type { Placed } from './graph.ts';
-import type { PlannedStep, PlannedTask, StoredReference } from './plan-flow.ts';
+import type { PlannedStep, PlannedTask, StoredReference } from './planned-flow.ts';
 
 /** An empty group as it is stored; `add_steps` in `0024_added_steps.sql` reads it. */
 export interface PlannedGroup {
@@ -38,7 +38,7 @@ const MEMBER = -1;
 export function emptyGroups<D extends Draft>(
   drafts: ReadonlyMap<string, D>,
   placed: ReadonlyMap<string, Placed>,
-  undoOf: (draft: D, step: number) => Pick<PlannedStep, 'task' | 'template'> | undefined,
+  undoOf: (draft: D, step: number) => (Required<Pick<PlannedStep, 'task'>> & Pick<PlannedStep, 'template'>) | undefined,
   mostEdges: number,
 ): Readonly<Record<string, PlannedGroup>> | 'too many' | undefined {
   if ([...drafts.values()].every(({ templates }) => templates.length > 0)) return undefined;

@@ -4,8 +4,12 @@ import { isStorableText } from '../text/storable.ts';
 import { jsonObject } from '../tasks/check-by-schema.ts';
 import { submissionBody } from '../tasks/submission-body.ts';
 
-/** Tasks of one flow at most. */
+/** Tasks of one flow at most, those of the flows nested in it among them. */
 export const MOST_STEPS = 20_000;
+/** Flows that are nested in one at most. */
+export const MOST_NESTED = 1_000;
+/** Levels of flows within flows at most, below the outermost. */
+export const MOST_LEVELS = 5;
 /** What `onFailure` of a flow may say. */
 export const FLOW_RULES = ['stop', 'continue', 'compensate'] as const;
 /** What `onFailure` of a step may say. */
@@ -41,9 +45,9 @@ const task = {
   maxAttempts,
 };
 
-/** One step. */
-export const step = z.strictObject({
+const stepShape = {
   ...task,
+  type: type.optional().describe('The task type. A step has this or `flow`.'),
   inputs: z
     .array(jsonObject)
     .optional()
@@ -79,43 +83,89 @@ export const step = z.strictObject({
     })
     .optional()
     .describe('Waits for this signal as well.'),
-});
+};
+
+/** One step that is a task. */
+export const plainStep = z.strictObject({ ...stepShape, type });
+/** One step, or a step that is a flow. */
+export type StepBody = z.output<z.ZodObject<typeof stepShape>> & { readonly flow?: NestedFlowBody | undefined };
+
+/** A flow that is a step of another. */
+export interface NestedFlowBody {
+  readonly name: string;
+  readonly onFailure: (typeof FLOW_RULES)[number];
+  readonly steps: Readonly<Record<string, StepBody>>;
+  readonly failureStep?: LaterBody | undefined;
+}
+
+const flowShape = {
+  name: name.describe('What kind of flow it is, to find it by.'),
+  onFailure: z
+    .enum(FLOW_RULES)
+    .default('stop')
+    .describe(
+      'Once a step has ended otherwise than by success: stop (cancel what has not begun; the flow ends failed), continue (cancel what comes after that step; it ends partial), compensate (stop, then undo what succeeded, the last first).',
+    ),
+  failureStep: z
+    .strictObject(task)
+    .optional()
+    .describe('A task that runs once when the flow fails. Its input is told what failed, where it says nothing else.'),
+};
+
+const NESTED =
+  'In place of type: a flow of its own is the step. It begins when the step may start; the step has succeeded when that flow has, or is partial, and gives what that gives. Its inputs may refer to steps, and signals, of the flows around it; its first steps get what the step would get. It has the business key and the tags of the flow around it.';
+
+/** Steps by their names, with so many `levels` of flows below them; none is refused. */
+const stepsAt = (levels: number, isDocument: boolean): z.ZodType<Readonly<Record<string, StepBody>>> => {
+  const flow = levels > 0 ? nestedAt(levels - 1, isDocument) : isDocument ? z.looseObject({}) : tooDeep;
+  const step = z.strictObject({ ...stepShape, flow: flow.optional().describe(NESTED) }).superRefine((given, ctx) => {
+    const refuse = (member: string, message: string): void => ctx.addIssue({ code: 'custom', path: [member], message });
+    if (given.flow === undefined) {
+      if (given.type === undefined) refuse('type', 'must be given, or flow in place of it');
+      return;
+    }
+    for (const member of ['type', 'input', 'inputs', 'queue', 'priority', 'maxAttempts'] as const) {
+      if (given[member] !== undefined) refuse(member, 'must not be given together with flow');
+    }
+  });
+  return z
+    .record(name, step)
+    .describe('The steps by their names. Those that wait for nothing start at once.') as z.ZodType<
+    Readonly<Record<string, StepBody>>
+  >;
+};
+
+const nestedAt = (levels: number, isDocument: boolean): z.ZodType =>
+  z.strictObject({ ...flowShape, steps: stepsAt(levels, isDocument) });
+
+const tooDeep = z.custom(() => false, `flows are nested ${MOST_LEVELS} deep at most`);
+
+const bodyOf = <Steps extends z.ZodType>(steps: Steps) =>
+  z
+    .strictObject({
+      ...flowShape,
+      businessType: text(LONGEST_NAME).optional().describe('With businessKey: the kind of thing that it is about.'),
+      businessKey: text(200)
+        .optional()
+        .describe(
+          'The thing that it is about. One flow at a time: another with the same type and key is answered with the first, unless that failed or was cancelled.',
+        ),
+      onConflict: z
+        .enum(['return', 'reject'])
+        .default('return')
+        .describe('What to answer while another flow holds the business key.'),
+      steps,
+      tags: submissionBody.shape.tags,
+      dryRun: z.boolean().default(false).describe('True: only say what would be done.'),
+    })
+    .describe('A flow as it is asked for.');
 
 /** Body of a start. */
-export const flowBody = z
-  .strictObject({
-    name: name.describe('What kind of flow it is, to find it by.'),
-    businessType: text(LONGEST_NAME).optional().describe('With businessKey: the kind of thing that it is about.'),
-    businessKey: text(200)
-      .optional()
-      .describe(
-        'The thing that it is about. One flow at a time: another with the same type and key is answered with the first, unless that failed or was cancelled.',
-      ),
-    onConflict: z
-      .enum(['return', 'reject'])
-      .default('return')
-      .describe('What to answer while another flow holds the business key.'),
-    onFailure: z
-      .enum(FLOW_RULES)
-      .default('stop')
-      .describe(
-        'Once a step has ended otherwise than by success: stop (cancel what has not begun; the flow ends failed), continue (cancel what comes after that step; it ends partial), compensate (stop, then undo what succeeded, the last first).',
-      ),
-    steps: z.record(name, step).describe('The steps by their names. Those that wait for nothing start at once.'),
-    failureStep: z
-      .strictObject(task)
-      .optional()
-      .describe(
-        'A task that runs once when the flow fails. Its input is told what failed, where it says nothing else.',
-      ),
-    tags: submissionBody.shape.tags,
-    dryRun: z.boolean().default(false).describe('True: only say what would be done.'),
-  })
-  .describe('A flow as it is asked for.');
+export const flowBody = bodyOf(stepsAt(MOST_LEVELS, false));
+/** The same for the OpenAPI document, which shows one flow within another and not five. */
+export const flowBodyShown = bodyOf(stepsAt(1, true));
 
 /** What the schema gives. */
 export type FlowBody = z.output<typeof flowBody>;
-/** One of its steps. */
-export type StepBody = z.output<typeof step>;
 /** A task of it that is made when it comes to that. */
-export type LaterBody = NonNullable<StepBody['undo']>;
+export type LaterBody = z.output<z.ZodObject<typeof task>>;

@@ -1,9 +1,9 @@
 /** Checks schedules, and makes what they start at an instant. Pure. */
 import type { ErrorCode } from '../errors/catalogue.ts';
-import { flowBody } from '../flows/flow-body.ts';
+import { flowBody, MOST_LEVELS } from '../flows/flow-body.ts';
 import type { FlowBody } from '../flows/flow-body.ts';
 import { planFlow } from '../flows/plan-flow.ts';
-import type { PlannedStep } from '../flows/plan-flow.ts';
+import type { PlannedNested, PlannedTasks } from '../flows/planned-flow.ts';
 import { checkBySchema } from '../tasks/check-by-schema.ts';
 import { checkHttpSubmission } from '../tasks/check-submission.ts';
 import type { SubmissionLimits } from '../tasks/check-submission.ts';
@@ -38,10 +38,12 @@ export type Read<T> =
 /** What is started at an instant. */
 export type Run =
   | { readonly kind: 'task'; readonly submission: Submission }
-  | { readonly kind: 'flow'; readonly body: FlowBody; readonly steps: readonly PlannedStep[] };
+  | (PlannedTasks & { readonly kind: 'flow'; readonly body: FlowBody; readonly nested: readonly PlannedNested[] });
 
 /** What an occurrence is of. */
 export interface RunOf {
+  /** Makes the ids of flows that are nested in it. */
+  readonly newId: () => string;
   /** The id that the flow shall have. */
   readonly flowId: string;
   /** The instant that it is for. */
@@ -56,7 +58,7 @@ export interface RunLimits {
 }
 
 /** Levels of a flow around an input. */
-const LEVELS_AROUND = 4;
+const LEVELS_AROUND = 4 + 3 * MOST_LEVELS;
 const UNBOUNDED = { maxLength: Infinity, maxDepth: Infinity };
 /** Members of a task that make no sense where a schedule says when, and what may run beside what. */
 const NOT_ON_SCHEDULES = ['runAt', 'delayMs', 'deadline', 'unique', 'debounce', 'throttle'];
@@ -92,7 +94,12 @@ export function readSchedule(text: string): Read<Schedule> {
 }
 
 /** Makes what a schedule starts at an instant, checked as it would be at the door. Never throws. */
-export function runOf(schedule: Schedule, { flowId, atMs }: RunOf, catalog: Catalog, limits: RunLimits): Read<Run> {
+export function runOf(
+  schedule: Schedule,
+  { flowId, newId, atMs }: RunOf,
+  catalog: Catalog,
+  limits: RunLimits,
+): Read<Run> {
   const { starts, template, name, timeZone } = schedule;
   const values = {
     at: new Date(atMs).toISOString(),
@@ -115,9 +122,9 @@ export function runOf(schedule: Schedule, { flowId, atMs }: RunOf, catalog: Cata
   if (parsed.kind === 'refused') {
     return refused(parsed.faults.map(({ field, reason }) => within('flow', invalid(field, reason))));
   }
-  const plan = planFlow(parsed.value, text, catalog, { messageBytes, depth }, flowId);
+  const plan = planFlow(parsed.value, text, catalog, { messageBytes, depth }, { id: flowId, nestedId: newId });
   if (plan.kind === 'refused') return refused(plan.faults.map((each) => within('flow', each)));
-  return { kind: 'ok', value: { kind: 'flow', body: parsed.value, steps: plan.steps } };
+  return { kind: 'ok', value: { ...plan, kind: 'flow', body: parsed.value } };
 }
 
 /** The text of a schedule with other members; `null` takes a member away. Throws `TreeTooLarge`. */

@@ -119,3 +119,13 @@ export function isSameTree(a: JsonNode, b: JsonNode): boolean {
     return other !== undefined && isSameTree(member, other);
   });
 }
+
+/** The node at a path of names and places; `undefined` where there is none. */
+export function nodeAt(tree: JsonNode | undefined, path: readonly (string | number)[]): JsonNode | undefined {
+  let node = tree;
+  for (const part of path) {
+    if (node?.kind === 'object') node = node.members.get(String(part));
+    else node = node?.kind === 'list' ? node.items[part as number] : undefined;
+  }
+  return node;
+}

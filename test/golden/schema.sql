@@ -3,23 +3,28 @@
 create type flow_state as enum ('pending', 'running', 'succeeded', 'failed', 'partial', 'cancelled');
 create type task_state as enum ('pending', 'scheduled', 'blocked', 'running', 'retrying', 'succeeded', 'dead', 'cancelled', 'expired');
 create function abandon_task_retirement() returns void language plpgsql; -- source md5 a690750ba8cfcb93412b230ecf054211
-create function add_steps(of_task uuid, of_attempt integer, of_claim uuid, step_name text, spec jsonb, inputs text[], pieces text[], refs text[], most_steps integer, most_edges integer) returns record language plpgsql; -- source md5 e153ceea4b2d2dcb86476a29ba0758f4
+create function add_steps(of_task uuid, of_attempt integer, of_claim uuid, step_name text, spec jsonb, inputs text[], pieces text[], refs text[], most_steps integer, most_edges integer) returns record language plpgsql; -- source md5 b8c86d6f012c7518e6586461557794e3
 create function add_task_partition(part text, lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 7f7ba544e04a3ed719a3029166164787
 create function announced_type(of_name text, asked_queue text) returns task_types language plpgsql; -- source md5 ae7014d75d46b840219079045b4b5f2e
 create function begin_task_retirement(new_target text, of_sources text[], from_id uuid, to_id uuid) returns void language plpgsql; -- source md5 d8cc328260e7c1469c693e3d01954264
-create function cancel_blocked(of_flow uuid, after_steps integer[], because text) returns integer language plpgsql; -- source md5 03abd3039e3c9e548815705e1fc5d2e9
-create function cancel_flow(of_flow uuid, by_actor text, why text) returns uuid[] language plpgsql; -- source md5 fe352db77c4466b9c617e0ef763a9ead
-create function close_phase(of_flow uuid) returns integer[] language plpgsql; -- source md5 71cb08f1e3ae93d73d56a5c4929d50d3
+create function cancel_blocked(of_flow uuid, after_steps integer[], because text) returns integer language plpgsql; -- source md5 0e9aefcc3c45e0f941bed187a0bf5aba
+create function cancel_flow(of_flow uuid, by_actor text, why text) returns uuid[] language plpgsql; -- source md5 b08ff811891928fdc87555422171e482
+create function close_letters(of_tasks uuid[], by_actor text, because text) returns void language sql; -- source md5 596fd4c763eb9ca06e1444e82e0e258b
+create function close_phase(of_flow uuid) returns integer[] language plpgsql; -- source md5 a723ad0c85a2da92160ad791462362a2
 create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
+create function drop_flows(of_flows uuid[], because text, by_actor text) returns void language plpgsql; -- source md5 fd3ae1f9c16b601940efe5895193b4aa
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
-create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 0206ee16748c606045494782b6f78e79
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 20d1a572e038cd03658499a603be3e05
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
-create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 606136c59f57a26a8397e6f11b070a29
+create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 0e03028982e4fa9fac0b2c586177a6d3
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
+create function flow_begins(f flows, step integer) returns boolean language sql; -- source md5 bbb2a9737aaf8761842cf784bdc1946d
 create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 6aba5df31cf8ed3bc3018ef365d4f711
-create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 7572985e5d9bf5650befdfc589b4397f
+create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 ed04be33cc5ab2bb8ab742a50608be94
+create function flow_result(of_flow uuid) returns text language plpgsql; -- source md5 76d2f305976a7b3bea8920727536102d
+create function flows_within(of_flows uuid[]) returns uuid[] language sql; -- source md5 fb2e024ace30d898506f71cc8b9faf60
 create function follow_into_target() returns trigger language plpgsql; -- source md5 c3212a1b52d8845f84d02e64fda8a2eb
 create function gin_extract_query_trgm(text, internal, smallint, internal, internal, internal, internal) returns internal language c; -- source md5 bcc3d1b35e67c79fdd7743051b5bb54e
 create function gin_extract_value_trgm(text, internal) returns internal language c; -- source md5 c75ed6efb95d6922885e652c3b1ae63f
@@ -39,6 +44,7 @@ create function gtrgm_same(gtrgm, gtrgm, internal) returns internal language c; 
 create function gtrgm_union(internal, internal) returns gtrgm language c; -- source md5 ac59a0687df15075468862ca946ee148
 create function guard_default_partition(lower_id uuid, upper_id uuid) returns void language plpgsql; -- source md5 18732e415cb22a43dd1d04b82832a4f1
 create function has_step(of_flow uuid, of_name text) returns boolean language sql; -- source md5 4738b8471d0649ef4a3193becbad4928
+create function hold_blocked(of_tasks uuid[]) returns uuid[] language plpgsql; -- source md5 e656c028f3c606ebc6762b3ab8ccdbee
 create function id_instant(id uuid) returns timestamp with time zone language sql; -- source md5 2145725f5b84d9a8c0549b3f78faf46d
 create function input_fault(input json) returns text[] language plpgsql; -- source md5 9dbea68045bdd9504dcf12161434637b
 create function input_json(input bytea) returns jsonb language plpgsql; -- source md5 03d0e8d629dc455d71ecf28b9aee240d
@@ -47,8 +53,9 @@ create function json_as_written(value json) returns text language plpgsql; -- so
 create function keep_tasks(ids uuid[]) returns integer language plpgsql; -- source md5 306e4c65d29fe07e39d2c1c553020bf2
 create function leave_tasks(ids uuid[]) returns void language plpgsql; -- source md5 640b42a8956a0598f1f4ee16048b2e59
 create function limit_key(path text, input json) returns text language plpgsql; -- source md5 015ce81d4409807c324ee04fa3273db3
+create function lock_flows(of_flows uuid[]) returns void language plpgsql; -- source md5 153b3247848deb4fffd6601e09e954e5
 create function made_limit_key(rule jsonb, input bytea) returns text language plpgsql; -- source md5 54bef970b788648b67a9629db34fb217
-create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 1039f1f89c3c310da985663abf097c97
+create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 2950f803804a48e9b129838b8736e247
 create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
 create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
 create function number_fault(literal text) returns text language plpgsql; -- source md5 2836236317c6ab027b61f44083e4b5da
@@ -58,26 +65,33 @@ create function option_integer(options jsonb, name text, lowest bigint, highest 
 create function option_tags(options jsonb) returns text[] language plpgsql; -- source md5 abf4a4134c583e88c4c2f8732500d9f8
 create function option_text(options jsonb, name text, longest integer, prefix text) returns text language plpgsql; -- source md5 c9ec1ace77866336992d51ace4b7f3af
 create function option_webhook(options jsonb) returns jsonb language plpgsql; -- source md5 fc0805381d0bb7cd40f05fcf9bf51f9e
-create function page_step_results(of_flow uuid, of_name text, after_step integer, most integer, most_bytes integer) returns record language sql; -- source md5 d2504a0a4bb1115d58a35a416dc2b211
+create function page_step_results(of_flow uuid, of_name text, after_step integer, most integer, most_bytes integer) returns record language sql; -- source md5 606e63152163c8787b558bd0901a67c0
 create function quiet_partition(part text) returns void language plpgsql; -- source md5 a9a8113e7a6596515333c24fbf5afa45
 create function refuse_change() returns trigger language plpgsql; -- source md5 7d55b5e5c7d8ca525cd100b9eb3ac352
 create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
-create function remake_steps(of_flow uuid, picked integer[]) returns void language plpgsql; -- source md5 22b0ca750ca4759eb868625113a388e1
+create function rejoin_flow(c flows) returns void language plpgsql; -- source md5 57e342b271fc071e2b451737ac6a89c1
+create function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 da5a1d6b0222f5b71c9a8bd78244e19c
+create function reopen_flow(of_flow uuid, revived integer, steps integer) returns void language plpgsql; -- source md5 a85f86a6e076c0082f80091d0e69c044
+create function restart_flow(of_flow uuid, by_actor text, because text) returns integer language plpgsql; -- source md5 a55a57d5262405f1c7ac157d8e8273da
 create function result_text(of_task uuid) returns text language sql; -- source md5 a463ed8bc60dc0bb3ee8342e64cb7aaf
-create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 eccbb4c0fca74731b62f6b15a5164a24
-create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 c298606a0872ebe67a6b8988a3f09c92
+create function resume_flow(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 51691211627d3eb9a9cbd293a44ee431
+create function retry_flow(of_flow uuid, from_step text, by_actor text, why text) returns integer language plpgsql; -- source md5 baa6a953580bc02be49d42b4047f5bd2
+create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; -- source md5 8254a2127ea57f2486231b2e7b6fb4aa
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
 create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b
-create function signal_flow(of_flow uuid, signal_name text, payload bytea, sender text, swept_in interval) returns record language plpgsql; -- source md5 259729d732de8b9199aff91dc8d331e3
+create function signal_flow(of_flow uuid, signal_name text, payload bytea, sender text, swept_in interval) returns record language plpgsql; -- source md5 a568d6e79d747c31d8fae974e2aad46d
 create function similarity(text, text) returns real language c; -- source md5 0739eaf3c5c05c6e8fa34eb7c5ef5a96
 create function similarity_dist(text, text) returns real language c; -- source md5 7ebb37e4139c772fe4e70dfbd55576cc
 create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61
 create function sink_steps(of_flow uuid, of_steps integer[], below integer) returns void language plpgsql; -- source md5 5359577a567953cc2143df2c122e4f65
-create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 545c02770481e636f78866159333761d
+create function start_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 3670ce5978d09c68554d592bd3c1e606
+create function state_of_step(of_task uuid, of_child uuid) returns text language sql; -- source md5 b1f721c0b25105be3a78bf42e1883442
+create function step_result(of_flow uuid, of_step integer, path text[]) returns text language plpgsql; -- source md5 6ef2b95c17c29049c8205b174ea99fda
 create function steps_of_name(of_flow uuid, of_name text, after_step integer, most integer) returns record language plpgsql; -- source md5 70b4120996e4d126154cbbadd917a590
+create function steps_to_retry(of_flow uuid, from_step text) returns integer[] language sql; -- source md5 75b5761a7307fbbec16b85f676ff8e2c
 create function strict_word_similarity(text, text) returns real language c; -- source md5 047be0674d6c8e19b0e5a3c3243be6ed
 create function strict_word_similarity_commutator_op(text, text) returns boolean language c; -- source md5 84911a6d7876cdc309b990eef6644b60
 create function strict_word_similarity_dist_commutator_op(text, text) returns real language c; -- source md5 4708a05e741a502b27ac79af985b95e9
@@ -352,7 +366,8 @@ create table flow_steps with (fillfactor=60);
   earlier uuid[] not null default '{}'::uuid[]
   added_by integer
   added_as bytea
-  constraint flow_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'undo'::text, 'failure'::text])))
+  child_id uuid
+  constraint flow_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'undo'::text, 'failure'::text, 'begin'::text])))
   constraint flow_steps_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'ignore'::text])))
   constraint flow_steps_pkey PRIMARY KEY (flow_id, step)
   constraint flow_steps_waits_for_check CHECK ((waits_for >= 0))
@@ -384,15 +399,22 @@ create table flows with (fillfactor=50);
   cancelled_by text
   cancel_reason text
   groups jsonb
+  parent_id uuid
+  parent_step integer
+  root_id uuid
+  is_awaited boolean not null default false
+  is_undoing boolean not null default false
+  undone_at timestamp with time zone
   constraint flows_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::flow_state, 'failed'::flow_state, 'partial'::flow_state, 'cancelled'::flow_state]))))
   constraint flows_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'compensate'::text])))
   constraint flows_phase_check CHECK ((phase = ANY (ARRAY['steps'::text, 'undo'::text, 'failure'::text])))
   constraint flows_pkey PRIMARY KEY (id)
   constraint flows_steps_open_check CHECK ((steps_open >= 0))
-  CREATE INDEX flows_business_key ON flows USING btree (business_key, id) WHERE (business_key IS NOT NULL);
-  CREATE INDEX flows_finished_at ON flows USING btree (finished_at) WHERE (finished_at IS NOT NULL);
-  CREATE INDEX flows_name ON flows USING btree (name, id);
-  CREATE INDEX flows_state ON flows USING btree (state, id) WHERE (state <> 'succeeded'::flow_state);
+  CREATE INDEX flows_business_key ON flows USING btree (business_key, id) WHERE ((business_key IS NOT NULL) AND (parent_id IS NULL));
+  CREATE INDEX flows_finished_at ON flows USING btree (finished_at) WHERE ((finished_at IS NOT NULL) AND (parent_id IS NULL));
+  CREATE INDEX flows_name ON flows USING btree (name, id) WHERE (parent_id IS NULL);
+  CREATE INDEX flows_parent ON flows USING btree (parent_id, id) WHERE (parent_id IS NOT NULL);
+  CREATE INDEX flows_state ON flows USING btree (state, id) WHERE ((state <> 'succeeded'::flow_state) AND (parent_id IS NULL));
 
 create table held_back with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
   task_id uuid not null

@@ -28,6 +28,68 @@ const addFlows = (count: number): string => `
          flow_step, case when flow_step = 2 then array['{"x":', '}'] end, case when flow_step = 2 then '[{"step": 0}]'::jsonb end
     from task`;
 
+/** Flows of two steps, of which the first is a flow of three, begun, the first step of each pending. */
+const addNested = (count: number): string => `
+  with outer_flow as (
+    insert into flows (id, name, on_failure, steps_total, steps_open, state)
+    select uuid_v7(), 'outer', case n % 2 when 0 then 'stop' else 'compensate' end, 2, 2, 'running' from generate_series(1, ${count}) n
+    returning id
+  ), inner_flow as (
+    insert into flows (id, name, on_failure, steps_total, steps_open, state, started_at, parent_id, parent_step, root_id, is_awaited)
+    select uuid_v7(), 'inner', 'stop', 3, 3, 'running', now(), id, 0, id, true from outer_flow
+    returning id, parent_id
+  ), task as (
+    insert into tasks (id, state, max_attempts, priority, type, queue, input, flow_id, flow_step)
+    select uuid_v7(), case when s = 0 then 'pending' else 'blocked' end::task_state, 3, 4, 'bench.noop', 'default', '{}'::bytea, f.id, s
+      from inner_flow f cross join generate_series(0, 2) s
+    union all
+    select uuid_v7(), 'blocked', 3, 4, 'bench.noop', 'default', '{}'::bytea, f.id, 1 from outer_flow f
+    returning id, flow_id, flow_step
+  )
+  insert into flow_steps (flow_id, step, kind, name, task_id, child_id, waits_for, next, level, pieces, refs)
+  select t.flow_id, t.flow_step, 'step', 's' || t.flow_step, t.id, null, (t.flow_step > 0)::int4,
+         case when t.flow_step < 2 and f.id is not null then array[t.flow_step + 1] else '{}' end, t.flow_step,
+         case when t.flow_step = 1 then array['{"x":', '}'] end,
+         case when t.flow_step = 1 then case when f.id is null then '[{"step": 0}]' else '[{"step": 0, "up": 1}]' end::jsonb end
+    from task t left join inner_flow f on f.id = t.flow_id
+  union all
+  select f.parent_id, 0, 'step', 'inner', null, f.id, 0, '{1}', 0, null, null from inner_flow f
+  union all
+  select f.id, -1, 'begin', 'begin', null, null, 0, '{0}', 0, null, null from inner_flow f`;
+
+const NEWEST_INNER = (count: number): string =>
+  `(select array_agg(id) from (select id from flows where name = 'inner' and finished_at is null order by id desc limit ${count}) f)`;
+
+/** Ends a step of the newest nested flows, with its task. */
+const endNested = async (client: Client, count: number, step: number, state: string): Promise<void> => {
+  const { rows } = await client.query(`select ${NEWEST_INNER(count)}::text as ids`);
+  const { ids } = rows[0] as { readonly ids: string };
+  await client.query(
+    `update tasks set state = $3::task_state, finished_at = now(), result = '{"n": 1}'
+      where id = any(array(select task_id from flow_steps where flow_id = any($1::uuid[]) and step = $2::int4))`,
+    [ids, step, state],
+  );
+  await client.query(
+    `select count(*) from end_steps($1::uuid[], array_fill($2::int4, array[$4::int4]), array_fill($3::text, array[$4::int4]))`,
+    [ids, step, state, count],
+  );
+};
+
+const moveNestedOn = async (client: Client, count: number): Promise<void> => {
+  for (const step of [0, 1]) await endNested(client, count, step, 'succeeded');
+  const { rows } = await client.query(`select ${NEWEST_INNER(count)} as ids`);
+  const { ids } = rows[0] as { readonly ids: readonly string[] };
+  await endNested(client, count, 2, 'dead');
+  const around = `array(select f.parent_id from flows f where f.id = any($1::uuid[]))`;
+  await client.query(`select count(retry_flow(u.id, null, 'test', 'plans')) from unnest(${around}) as u (id)`, [ids]);
+  await endNested(client, count, 2, 'dead');
+  await client.query(
+    `select revive_steps(array(select task_id from flow_steps where flow_id = any($1::uuid[]) and step = 2))`,
+    [ids],
+  );
+  await client.query(`select count(cancel_flow(u.id, 'test', 'plans')) from unnest(${around}) as u (id)`, [ids]);
+};
+
 /** Ends a step of the newest flows. */
 const endNewest = async (client: Client, count: number, step: number, state: string): Promise<void> => {
   await client.query(
@@ -80,6 +142,38 @@ const moveOn = async (client: Client, count: number): Promise<void> => {
   );
 };
 
+/** Every plan that the session makes use of from now on, those inside of functions among them. */
+const listen = async (client: Client): Promise<readonly string[]> => {
+  const plans: string[] = [];
+  client.on('notice', ({ message = '' }) => void plans.push(message));
+  await client.query(`load 'auto_explain'`);
+  for (const setting of [
+    'log_min_duration = 0',
+    'log_nested_statements = on',
+    'log_analyze = on',
+    'log_level = notice',
+  ]) {
+    await client.query(`set auto_explain.${setting}`);
+  }
+  return plans;
+};
+
+/** Lines of plans by which more rows were looked at than forty flows have steps. */
+const walksIn = (plans: readonly string[]): readonly string[] =>
+  plans
+    .filter((plan) => !plan.includes('order by id desc limit'))
+    .flatMap((plan) =>
+      plan
+        .split('\n')
+        .filter(
+          (line) =>
+            Math.max(
+              0,
+              ...[...line.matchAll(/(?:rows=|Filter: )(\d+)(?= loops| *$)/g)].map(([, rows]) => Number(rows)),
+            ) > 1_000,
+        ),
+    );
+
 test.each([1, 3, 30])(
   'a session that planned where there were %d flows walks no table beside three thousand',
   async (before) => {
@@ -98,17 +192,7 @@ test.each([1, 3, 30])(
     await moveOn(client, 1);
 
     await client.query(addFlows(3_000));
-    const plans: string[] = [];
-    client.on('notice', ({ message = '' }) => void plans.push(message));
-    await client.query(`load 'auto_explain'`);
-    for (const setting of [
-      'log_min_duration = 0',
-      'log_nested_statements = on',
-      'log_analyze = on',
-      'log_level = notice',
-    ]) {
-      await client.query(`set auto_explain.${setting}`);
-    }
+    const plans = await listen(client);
     await endNewest(client, 40, 0, 'succeeded');
     await addToNewest(client, 40);
     await endNewest(client, 40, 1, 'succeeded');
@@ -116,21 +200,30 @@ test.each([1, 3, 30])(
     const nested = plans.filter((plan) => /waits_for - a\.n|flow_input|steps_open - cardinality|added_by/.test(plan));
     expect(nested.length).toBeGreaterThan(5);
     expect(plans.some((plan) => plan.includes('added_by'))).toBe(true);
-    // Forty flows have four hundred steps.
-    const walks = plans
-      .filter((plan) => !plan.includes('order by id desc limit'))
-      .flatMap((plan) =>
-        plan
-          .split('\n')
-          .filter(
-            (line) =>
-              Math.max(
-                0,
-                ...[...line.matchAll(/(?:rows=|Filter: )(\d+)(?= loops| *$)/g)].map(([, rows]) => Number(rows)),
-              ) > 1_000,
-          ),
-      );
-    expect(walks).toEqual([]);
+    expect(walksIn(plans)).toEqual([]);
+  },
+  60_000,
+);
+
+test.each([1, 3, 30])(
+  'what moves, fails, retries, revives and cancels nested flows, planned where there were %d, walks no table either',
+  async (before) => {
+    await using opened = await openDatabase();
+    await using client = await openClient(opened.url);
+    await client.query('set search_path = warren');
+    for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
+    await client.query('set plan_cache_mode = force_generic_plan');
+    await client.query(addNested(before));
+    await client.query('analyze flows, flow_steps, tasks');
+    await moveNestedOn(client, 1);
+
+    await client.query(addNested(3_000));
+    const plans = await listen(client);
+    await moveNestedOn(client, 40);
+    expect(
+      plans.filter((plan) => /steps_open - cardinality|is_awaited|waits_for = coalesce/.test(plan)).length,
+    ).toBeGreaterThan(100);
+    expect(walksIn(plans)).toEqual([]);
   },
   60_000,
 );

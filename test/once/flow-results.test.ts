@@ -14,7 +14,7 @@ import { openDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
-import { endedFlow, resultOf, startFlow, statesOf, stepOf } from '../support/flows.ts';
+import { ended, resultOf, start, statesOf, stepIn } from '../support/flows.ts';
 import type { Json, ShownFlow } from '../support/flows.ts';
 
 const step = 'flow.step';
@@ -37,7 +37,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-const ended = async (flow: Json): Promise<ShownFlow> => await endedFlow(fleet, await startFlow(fleet, flow), 120_000);
+const runFlow = async (flow: Json): Promise<ShownFlow> => await ended(fleet, await start(fleet, flow), 120_000);
 /** A flow with a step of each kind that reads `group`, on the loop and in a thread. */
 const readBoth = (group: Json, input: Json, more: Json = {}): Json => ({
   steps: {
@@ -48,7 +48,7 @@ const readBoth = (group: Json, input: Json, more: Json = {}): Json => ({
 });
 /** What both of them gave. */
 const both = async (flow: ShownFlow): Promise<readonly unknown[]> =>
-  await Promise.all(SUMS.map(async (type) => await resultOf(fleet, flow, type.replaceAll('.', '-'))));
+  await Promise.all(SUMS.map(async (type) => await resultOf(fleet, String(flow['id']), type.replaceAll('.', '-'))));
 
 interface Page {
   readonly items: readonly StepResult[];
@@ -84,7 +84,7 @@ test('three thousand results of 500 bytes are summed on the loop and in a thread
   const n = 3_000;
   const group = { type: step, inputs: upTo(n).map((i) => ({ give: { n: i, text: 'x'.repeat(480) } })) };
   const all = { $result: 'group' };
-  const flow = await ended(readBoth(group, { step: 'group', all }));
+  const flow = await runFlow(readBoth(group, { step: 'group', all }));
   expect(flow).toMatchObject({ state: 'succeeded', steps: { total: n + 2 } });
   const bytes = upTo(n).reduce((sum, i) => sum + JSON.stringify({ n: i, text: 'x'.repeat(480) }).length + 1, 1);
   const omitted = { $omitted: 'results', bytes, flow: flow['id'], step: 'group', count: n };
@@ -116,7 +116,7 @@ test('three thousand results of 500 bytes are summed on the loop and in a thread
 }, 240_000);
 
 test.each([0, 1])('a group of %d, and a single step, are read as any other', async (n) => {
-  const flow = await ended(
+  const flow = await runFlow(
     readBoth({ type: step, inputs: upTo(n).map((i) => ({ give: { n: i } })) }, { step: 'group' }),
   );
   const summed = { count: n, total: 0, inOrder: true };
@@ -129,11 +129,11 @@ test.each([0, 1])('a group of %d, and a single step, are read as any other', asy
   expect([found.stdout === '', found.stderr]).toEqual(n === 0 ? [true, 'Nothing found.\n'] : [false, '']);
   expect((await run(flow, 'group', '--all', '--json')).json<Page>().items).toHaveLength(n);
 
-  const single = await ended(
+  const single = await runFlow(
     readBoth({ type: step, input: { give: { who: { id: 7.5 } } } }, { step: 'group', whole: true, path: '/who/id' }),
   );
   expect(await both(single)).toEqual([[7.5], [7.5]]);
-  const { taskId } = stepOf(single, 'group');
+  const { taskId } = stepIn(single, 'group');
   expect(await itemsOf(single, 'group')).toEqual([{ taskId, state: 'succeeded', result: { who: { id: 7.5 } } }]);
 });
 
@@ -141,7 +141,7 @@ test('null stands for what gave nothing, failed and is ignored, or has nothing a
   const inputs = [{ give: [1, { a: 'first' }] }, { failures: 2 }, { repeat: 100_000 }, { give: null }, {}];
   const group = { type: step, inputs, onFailure: 'ignore' };
   const file = { $file: expect.any(String), name: 'result.json', contentType: 'application/json', bytes: 100_002 };
-  const whole = await ended(readBoth(group, { step: 'group', whole: true }));
+  const whole = await runFlow(readBoth(group, { step: 'group', whole: true }));
   expect(whole).toMatchObject({ state: 'succeeded' });
   const results = [[1, { a: 'first' }], null, file, null, {}];
   expect(await both(whole)).toEqual([results, results]);
@@ -152,7 +152,7 @@ test('null stands for what gave nothing, failed and is ignored, or has nothing a
     [3, 'succeeded', null],
     [4, 'succeeded', {}],
   ]);
-  const part = await ended(readBoth(group, { step: 'group', whole: true, path: '/1/a' }));
+  const part = await runFlow(readBoth(group, { step: 'group', whole: true, path: '/1/a' }));
   expect(await both(part)).toEqual([
     ['first', null, null, null, null],
     ['first', null, null, null, null],
@@ -161,7 +161,7 @@ test('null stands for what gave nothing, failed and is ignored, or has nothing a
 
 test('a page is bounded by the bytes of its results, and a result larger than that is a page by itself', async () => {
   const group = { type: step, inputs: upTo(40).map(() => ({ repeat: 60_000 })) };
-  const flow = await ended(readBoth(group, { step: 'group' }));
+  const flow = await runFlow(readBoth(group, { step: 'group' }));
   expect((await readPages(flow, 'group', 200)).map(({ items }) => items.length)).toEqual([17, 17, 6]);
   expect(await both(flow)).toMatchObject([{ count: 40 }, { count: 40 }]);
   // As a worker with another worker.resultMaxBytes would have left it.
@@ -175,7 +175,7 @@ test('a page is bounded by the bytes of its results, and a result larger than th
 }, 60_000);
 
 test('a result has the very bytes that were stored', async () => {
-  const flow = await ended({ steps: { group: { type: step, inputs: [{}] } } });
+  const flow = await runFlow({ steps: { group: { type: step, inputs: [{}] } } });
   await fleet.database.database.query({
     text: `update tasks set result = $2 where id = (select task_id from flow_steps where flow_id = $1)`,
     values: [flow['id'], Buffer.from('{ "n": 1.500, "m": [ ] }')],
@@ -187,7 +187,7 @@ test('a result has the very bytes that were stored', async () => {
 });
 
 test('results are read as they are while the flow runs', async () => {
-  const id = await startFlow(fleet, {
+  const id = await start(fleet, {
     steps: {
       group: { type: step, inputs: [{ give: 1 }, { give: 2, ms: 60_000 }] },
       early: { type: 'flow.sum', input: { step: 'group', whole: true } },
@@ -203,7 +203,7 @@ test('results are read as they are while the flow runs', async () => {
     [false, undefined],
   ]);
   await call(fleet.producer().url, 'POST', `/v1/flows/${id}/cancel`, {});
-  const flow = await endedFlow(fleet, id);
+  const flow = await ended(fleet, id);
   expect(statesOf(flow)).toMatchObject({ early: 'succeeded' });
 });
 
@@ -212,14 +212,14 @@ test('members that were added between those of another group are given once, aft
     { name: 'group', type: step, pieces: 3 },
     { name: 'others', type: step, pieces: 1 },
   ]);
-  const flow = await ended({
+  const flow = await runFlow({
     steps: {
       split: { type: 'flow.split', inputs: upTo(20).map(() => ({ add })) },
       group: { type: step, inputs: [{ give: 'first' }], undo: { type: step } },
       sum: { type: 'flow.sum', after: ['split', 'group'], input: { step: 'group', whole: true } },
     },
   });
-  const given = await resultOf(fleet, flow, 'sum');
+  const given = await resultOf(fleet, String(flow['id']), 'sum');
   expect(given).toEqual(['first', ...upTo(60).map((n) => n % 3)]);
   const items = (await readPages(flow, 'group', 7)).flatMap((page) => page.items);
   expect(items.map(({ member, result }) => [member, result])).toEqual((given as unknown[]).map((r, n) => [n, r]));
@@ -229,7 +229,7 @@ test('members that were added between those of another group are given once, aft
 
 test('what undoes and what runs for a failure read the results of their flow', async () => {
   const reading = { type: 'flow.sum', input: { step: 'group', whole: true } };
-  const flow = await ended({
+  const flow = await runFlow({
     onFailure: 'compensate',
     failureStep: reading,
     steps: {
@@ -243,13 +243,13 @@ test('what undoes and what runs for a failure read the results of their flow', a
     ['undo', 'succeeded'],
     ['failure', 'succeeded'],
   ]);
-  for (const { name } of readers) expect(await resultOf(fleet, flow, name)).toEqual([1, 2]);
+  for (const { name } of readers) expect(await resultOf(fleet, String(flow['id']), name)).toEqual([1, 2]);
 });
 
 test('what stands for the result of one member, in what undoes it, says which', async () => {
   const ref = { $result: 'group' };
   const undo = { type: step, input: { before: upTo(17).map(() => ref), give: ref } };
-  const flow = await ended({
+  const flow = await runFlow({
     onFailure: 'compensate',
     steps: {
       group: { type: step, inputs: upTo(2).map(() => ({ repeat: 63_000 })), undo },
@@ -309,7 +309,7 @@ test('pages of a handler are bounded by results and by bytes, and are asked for 
 
 test('what was erased is there without its result, and what retention has deleted without its state', async () => {
   const group = { type: step, inputs: [{ give: 'secret' }, { give: 'of Mary' }] };
-  const flow = await ended({ ...readBoth(group, { step: 'group' }), businessType: 'person', businessKey: 'mary' });
+  const flow = await runFlow({ ...readBoth(group, { step: 'group' }), businessType: 'person', businessKey: 'mary' });
   const { status } = await call(fleet.producer().url, 'POST', '/v1/erasures', { businessKey: 'mary', reason: 'asked' });
   expect(status).toBe(200);
   const taskId = expect.any(String);
@@ -344,17 +344,17 @@ describe('what cannot be read is refused by name', () => {
     expect(await Promise.all(SUMS.map(lone))).toEqual([noStep, noStep]);
 
     // Of another flow, which has such a step.
-    await ended({ steps: { theirs: { type: step, input: { give: 1 } } } });
-    const other = await ended(readBoth({ type: step, inputs: [{}] }, { step: 'theirs', catches }));
+    await runFlow({ steps: { theirs: { type: step, input: { give: 1 } } } });
+    const other = await runFlow(readBoth({ type: step, inputs: [{}] }, { step: 'theirs', catches }));
     const unknown = { code: 'step-not-found', field: 'name', reason: 'names no step of this flow', step: 'theirs' };
     expect(await both(other)).toEqual([unknown, unknown]);
-    const badPath = await ended(readBoth({ type: step, inputs: [{}] }, { step: 'group', path: 'n', catches }));
+    const badPath = await runFlow(readBoth({ type: step, inputs: [{}] }, { step: 'group', path: 'n', catches }));
     const refused = { code: 'field-invalid', field: 'path', reason: expect.stringContaining('RFC 6901') };
     expect(await both(badPath)).toEqual([refused, refused]);
   });
 
   test('over HTTP, by the client and on the command line', async () => {
-    const flow = await ended({ steps: { only: { type: step, input: {} } } });
+    const flow = await runFlow({ steps: { only: { type: step, input: {} } } });
     const { url } = fleet.producer();
     const id = String(flow['id']);
     const nobody = '0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70';

@@ -9,8 +9,8 @@ import { openDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
-import { endedFlow, readFlow, resultOf, startFlow, statesOf, stepOf } from '../support/flows.ts';
-import type { Json } from '../support/flows.ts';
+import { ended, get, resultOf, start, statesOf, stepIn } from '../support/flows.ts';
+import type { Json, ShownFlow } from '../support/flows.ts';
 
 const step = 'flow.step';
 const x = { name: 'x', type: step };
@@ -35,8 +35,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => await fleet[Symbol.asyncDispose]());
 
-const ended = async (flow: Json): Promise<Awaited<ReturnType<typeof endedFlow>>> =>
-  await endedFlow(fleet, await startFlow(fleet, flow));
+const runFlow = async (flow: Json): Promise<ShownFlow> => await ended(fleet, await start(fleet, flow));
 const retry = async (id: unknown, body: Json = {}): Promise<unknown> =>
   (await call(fleet.producer().url, 'POST', `/v1/flows/${String(id)}/retry`, body)).body['tasks'];
 
@@ -48,11 +47,11 @@ test.each([
 ])(
   'a step adds %d members to an empty group (%s), and the step after them gets all, in order',
   async (n, type) => {
-    const flow = await ended(splitAndJoin(adding(group(n)), {}, type));
+    const flow = await runFlow(splitAndJoin(adding(group(n)), {}, type));
     expect(flow).toMatchObject({ state: 'succeeded', steps: { total: n + 2, open: 0, failed: 0 } });
-    expect(await resultOf(fleet, flow, 'split')).toEqual({ added: [{ tasks: n, duplicate: false }] });
-    expect(await resultOf(fleet, flow, 'joined')).toEqual({ all: upTo(n) });
-    expect(stepOf(flow, 'joined')).toMatchObject({ level: n === 0 ? 1 : 2 });
+    expect(await resultOf(fleet, String(flow['id']), 'split')).toEqual({ added: [{ tasks: n, duplicate: false }] });
+    expect(await resultOf(fleet, String(flow['id']), 'joined')).toEqual({ all: upTo(n) });
+    expect(stepIn(flow, 'joined')).toMatchObject({ level: n === 0 ? 1 : 2 });
     const encode = { name: 'encode', after: ['split'], level: 1, states: { succeeded: n } };
     expect(flow.graph.slice(2)).toMatchObject(n === 0 ? [] : [encode]);
   },
@@ -60,7 +59,7 @@ test.each([
 );
 
 test('single steps: their input is what the adding step gave, or is made of results; chains of them; nobody has to know them', async () => {
-  const flow = await ended({
+  const flow = await runFlow({
     steps: {
       check: { type: step, input: { give: { id: 7 } } },
       split: {
@@ -88,9 +87,11 @@ test('single steps: their input is what the adding step gave, or is made of resu
     },
   });
   expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 6 }, result: 'end' });
-  expect(await resultOf(fleet, flow, 'plain')).toEqual({ added: upTo(3).map(() => ({ tasks: 1, duplicate: false })) });
-  expect(await resultOf(fleet, flow, 'made')).toEqual({ id: 7, n: 12345678901.5 });
-  expect(await resultOf(fleet, flow, 'second')).toEqual({ got: { id: 7, n: 12345678901.5 } });
+  expect(await resultOf(fleet, String(flow['id']), 'plain')).toEqual({
+    added: upTo(3).map(() => ({ tasks: 1, duplicate: false })),
+  });
+  expect(await resultOf(fleet, String(flow['id']), 'made')).toEqual({ id: 7, n: 12345678901.5 });
+  expect(await resultOf(fleet, String(flow['id']), 'second')).toEqual({ got: { id: 7, n: 12345678901.5 } });
   expect(flow.graph.map(({ name, level }) => [name, level])).toEqual([
     ['check', 0],
     ['split', 1],
@@ -99,16 +100,16 @@ test('single steps: their input is what the adding step gave, or is made of resu
     ['made', 2],
     ['second', 3],
   ]);
-  const after = stepOf(flow, 'last')['after'] as readonly string[];
+  const after = stepIn(flow, 'last')['after'] as readonly string[];
   expect(after.toSorted()).toEqual(['made', 'plain', 'second', 'split']);
-  const { body } = await call(fleet.producer().url, 'GET', `/v1/tasks/${stepOf(flow, 'second').taskId ?? ''}`);
+  const { body } = await call(fleet.producer().url, 'GET', `/v1/tasks/${stepIn(flow, 'second').taskId ?? ''}`);
   expect(body).toMatchObject({ priority: 9, maxAttempts: 7, flow: { step: 'second' } });
 });
 
 test('members are added to a group that has some, by each of a group of steps; what follows the group waits for all', async () => {
   const before = await deadlocks(fleet.database.database);
   const x2 = { name: 'more', type: step, inputs: [{}] };
-  const flow = await ended({
+  const flow = await runFlow({
     steps: {
       encode: { type: step, inputs: [{ give: 'a' }, { give: 'b' }] },
       split: { type: 'flow.split', inputs: upTo(20).map(() => adding(group(3), x2)) },
@@ -116,7 +117,7 @@ test('members are added to a group that has some, by each of a group of steps; w
     },
   });
   expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 2 + 20 + 20 * 4 + 1 } });
-  const { all } = (await resultOf(fleet, flow, 'joined')) as { readonly all: readonly unknown[] };
+  const { all } = (await resultOf(fleet, String(flow['id']), 'joined')) as { readonly all: readonly unknown[] };
   expect(all.slice(0, 2)).toEqual(['a', 'b']);
   expect(all.slice(2).toSorted((a, b) => Number(a) - Number(b))).toEqual(upTo(60).map((n) => Math.floor(n / 20)));
   expect(await deadlocks(fleet.database.database)).toBe(before);
@@ -127,36 +128,36 @@ test('what was added adds to its own group, level by level, and the step after i
     levels === 0
       ? {}
       : adding({ name: 'encode', type: 'flow.split', inputs: [nested(levels - 1), nested(levels - 1)] });
-  const flow = await ended(splitAndJoin(nested(3)));
+  const flow = await runFlow(splitAndJoin(nested(3)));
   expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 2 + 2 + 4 + 8 } });
-  expect(stepOf(flow, 'joined')).toMatchObject({ level: 4, after: expect.arrayContaining(['split', 'encode']) });
-  const { all } = (await resultOf(fleet, flow, 'joined')) as { readonly all: readonly unknown[] };
+  expect(stepIn(flow, 'joined')).toMatchObject({ level: 4, after: expect.arrayContaining(['split', 'encode']) });
+  const { all } = (await resultOf(fleet, String(flow['id']), 'joined')) as { readonly all: readonly unknown[] };
   expect(all).toHaveLength(14);
 });
 
 test('an attempt that failed after it added, and is repeated, finds what it added', async () => {
   const add = adding(group(4), { name: 'more', type: step });
-  const flow = await ended(splitAndJoin({ ...add, failures: 2 }));
+  const flow = await runFlow(splitAndJoin({ ...add, failures: 2 }));
   expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 7, open: 0, failed: 0 } });
-  expect(await resultOf(fleet, flow, 'split')).toEqual({
+  expect(await resultOf(fleet, String(flow['id']), 'split')).toEqual({
     added: [
       { tasks: 4, duplicate: true },
       { tasks: 1, duplicate: true },
     ],
   });
-  expect(await resultOf(fleet, flow, 'joined')).toEqual({ all: [0, 1, 2, 3] });
+  expect(await resultOf(fleet, String(flow['id']), 'joined')).toEqual({ all: [0, 1, 2, 3] });
 });
 
 test('invariant 3: a worker that is killed after it added has added once, and each step runs once', async () => {
   const input = { ...adding(group(10)), killedIn: 1, journal: fleet.journal };
-  const id = await startFlow(fleet, splitAndJoin(input));
+  const id = await start(fleet, splitAndJoin(input));
   await fleet.start('worker').ready();
-  const flow = await endedFlow(fleet, id);
+  const flow = await ended(fleet, id);
   expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 12 } });
-  const { attempt } = stepOf(flow, 'split');
+  const { attempt } = stepIn(flow, 'split');
   expect(attempt).toBe(2);
-  expect(await resultOf(fleet, flow, 'split')).toEqual({ added: [{ tasks: 10, duplicate: true }] });
-  expect(await resultOf(fleet, flow, 'joined')).toEqual({ all: upTo(10) });
+  expect(await resultOf(fleet, String(flow['id']), 'split')).toEqual({ added: [{ tasks: 10, duplicate: true }] });
+  expect(await resultOf(fleet, String(flow['id']), 'joined')).toEqual({ all: upTo(10) });
   const ran = fleet.entries().filter(({ note }) => note?.startsWith('encode-'));
   expect(ran).toHaveLength(10);
   expect(new Set(ran.map(({ note }) => note))).toEqual(new Set(upTo(10).map((n) => `encode-${n}`)));
@@ -164,46 +165,46 @@ test('invariant 3: a worker that is killed after it added has added once, and ea
 
 test('what was added shares the fate of what comes after: a step that dies stops, is gone past, or is ignored', async () => {
   const dying = { ...adding(group(3)), failures: 3 };
-  const stopped = await ended(splitAndJoin(dying));
+  const stopped = await runFlow(splitAndJoin(dying));
   expect(stopped).toMatchObject({ state: 'failed', steps: { total: 5, open: 0, failed: 1 } });
   expect(statesOf(stopped)).toMatchObject({ split: 'dead', encode: { cancelled: 3 }, joined: 'cancelled' });
-  const partial = await ended({ ...splitAndJoin(dying), onFailure: 'continue' });
+  const partial = await runFlow({ ...splitAndJoin(dying), onFailure: 'continue' });
   expect(partial).toMatchObject({ state: 'partial' });
   expect(statesOf(partial)).toMatchObject({ split: 'dead', encode: { cancelled: 3 }, joined: 'cancelled' });
   const ignoring = splitAndJoin(dying);
   const { split, ...others } = ignoring['steps'] as Record<string, Json>;
-  const ignored = await ended({ steps: { split: { ...split, onFailure: 'ignore' }, ...others } });
+  const ignored = await runFlow({ steps: { split: { ...split, onFailure: 'ignore' }, ...others } });
   expect(statesOf(ignored)).toMatchObject({ split: 'dead', encode: { succeeded: 3 }, joined: 'succeeded' });
 
   // A member that dies is as any step; its group's rule is its rule.
   const member = { name: 'encode', type: step, inputs: [{ failures: 2 }, { give: 1 }] };
-  expect(await ended(splitAndJoin(adding(member)))).toMatchObject({ state: 'failed' });
-  const spared = await ended(splitAndJoin(adding(member), { onFailure: 'ignore' }));
+  expect(await runFlow(splitAndJoin(adding(member)))).toMatchObject({ state: 'failed' });
+  const spared = await runFlow(splitAndJoin(adding(member), { onFailure: 'ignore' }));
   expect(spared).toMatchObject({ state: 'succeeded' });
-  expect(await resultOf(fleet, spared, 'joined')).toEqual({ all: [null, 1] });
+  expect(await resultOf(fleet, String(spared['id']), 'joined')).toEqual({ all: [null, 1] });
 });
 
 test('a replay of the step that died, and a retry from it, make what it added anew, and it is found', async () => {
-  const failed = await ended(splitAndJoin({ ...adding(group(3)), failures: 3 }));
+  const failed = await runFlow(splitAndJoin({ ...adding(group(3)), failures: 3 }));
   const { url } = fleet.deadLetterHandler();
-  const letter = `/v1/dead-letters/${String(stepOf(failed, 'split')['deadLetterId'])}/replay`;
+  const letter = `/v1/dead-letters/${String(stepIn(failed, 'split')['deadLetterId'])}/replay`;
   expect((await call(url, 'POST', letter, { reason: 'mended' })).status).toBe(200);
   const mended = await eventually(async () => {
-    const flow = await readFlow(fleet, String(failed['id']));
+    const flow = await get(fleet, String(failed['id']));
     expect(flow).toMatchObject({ state: 'succeeded' });
     return flow;
   });
   expect(mended).toMatchObject({ steps: { total: 5, open: 0, failed: 0 } });
-  expect(await resultOf(fleet, mended, 'split')).toEqual({ added: [{ tasks: 3, duplicate: true }] });
-  expect(await resultOf(fleet, mended, 'joined')).toEqual({ all: [0, 1, 2] });
+  expect(await resultOf(fleet, String(mended['id']), 'split')).toEqual({ added: [{ tasks: 3, duplicate: true }] });
+  expect(await resultOf(fleet, String(mended['id']), 'joined')).toEqual({ all: [0, 1, 2] });
 
-  const flow = await ended(splitAndJoin(adding(group(3))));
+  const flow = await runFlow(splitAndJoin(adding(group(3))));
   expect(await retry(flow['id'], { from: 'split' })).toBe(5);
-  const again = await endedFlow(fleet, String(flow['id']));
+  const again = await ended(fleet, String(flow['id']));
   expect(again).toMatchObject({ state: 'succeeded', steps: { total: 5, open: 0, failed: 0 } });
-  expect(stepOf(again, 'split').taskId).not.toBe(stepOf(flow, 'split').taskId);
-  expect(await resultOf(fleet, again, 'split')).toEqual({ added: [{ tasks: 3, duplicate: true }] });
-  expect(await resultOf(fleet, again, 'joined')).toEqual({ all: [0, 1, 2] });
+  expect(stepIn(again, 'split').taskId).not.toBe(stepIn(flow, 'split').taskId);
+  expect(await resultOf(fleet, String(again['id']), 'split')).toEqual({ added: [{ tasks: 3, duplicate: true }] });
+  expect(await resultOf(fleet, String(again['id']), 'joined')).toEqual({ all: [0, 1, 2] });
   const { rows: members } = await fleet.database.database.query({
     text: `select t.state::text as state, cardinality(s.earlier) as earlier from flow_steps s join tasks t on t.id = s.task_id
             where s.flow_id = $1 and s.name = 'encode'`,
@@ -219,7 +220,7 @@ test.each([
   'what was added is undone with the rest: members of a group declared %s by its undo, before what they came from',
   async (what, inputs) => {
     const { journal } = fleet;
-    const flow = await ended({
+    const flow = await runFlow({
       onFailure: 'compensate',
       steps: {
         split: {
@@ -259,7 +260,7 @@ test.each([
 );
 
 test('a step that waits for a signal waits for what is added first, and its time runs anew from then; inputs refer to signals', async () => {
-  const id = await startFlow(fleet, {
+  const id = await start(fleet, {
     onFailure: 'continue',
     steps: {
       encode: { type: step, inputs: [{ give: 1 }] },
@@ -277,10 +278,10 @@ test('a step that waits for a signal waits for what is added first, and its time
     },
   });
   await call(fleet.producer().url, 'POST', `/v1/flows/${id}/signals/go`, { data: { n: [1.5] } });
-  const flow = await endedFlow(fleet, id);
+  const flow = await ended(fleet, id);
   expect(flow).toMatchObject({ state: 'partial' });
   expect(statesOf(flow)).toMatchObject({ encode: { succeeded: 2 }, late: 'expired', x: 'succeeded' });
-  expect(await resultOf(fleet, flow, 'x')).toEqual({ got: [1.5] });
+  expect(await resultOf(fleet, String(flow['id']), 'x')).toEqual({ got: [1.5] });
   const { rows: times } = await fleet.database.database.query({
     text: `select max(t.finished_at) filter (where s.name = 'late') - max(t.finished_at) filter (where s.name = 'encode') > interval '700 ms' as is_late
              from flow_steps s join tasks t on t.id = s.task_id where s.flow_id = $1`,
@@ -290,7 +291,7 @@ test('a step that waits for a signal waits for what is added first, and its time
 });
 
 test('what was added has the business key of its flow, and an erasure leaves nothing of how it was asked for', async () => {
-  const flow = await ended({
+  const flow = await runFlow({
     ...splitAndJoin(adding(group(2)), { undo: { type: step, input: { secret: 'of Mary' } } }),
     businessType: 'person',
     businessKey: 'mary',
@@ -336,9 +337,9 @@ describe('what cannot be added is refused by name, and the handler may go on', (
       [{ name: 'encode', type: step }, 'step-refused', 'name', /is a group of this flow/],
     ];
     const add = adding(...bad.map(([asked]) => asked));
-    const flow = await ended(splitAndJoin({ ...add, catches: true }));
+    const flow = await runFlow(splitAndJoin({ ...add, catches: true }));
     expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 2 } });
-    const { added } = (await resultOf(fleet, flow, 'split')) as { readonly added: readonly Json[] };
+    const { added } = (await resultOf(fleet, String(flow['id']), 'split')) as { readonly added: readonly Json[] };
     expect(added).toEqual(
       bad.map(([, code, field, reason]) => ({ code, field, reason: expect.stringMatching(reason) })),
     );
@@ -356,19 +357,19 @@ describe('what cannot be added is refused by name, and the handler may go on', (
         added: [{ code: 'step-refused', field: 'task', reason: expect.stringContaining('is no step of a flow') }],
       });
     });
-    const flow = await ended({
+    const flow = await runFlow({
       steps: {
         dies: { type: step, input: { failures: 2 } },
         split: { type: 'flow.split', input: { ...adding(group(1)), beforeMs: 1_500, catches: true } },
       },
     });
-    expect(await resultOf(fleet, flow, 'split')).toEqual({
+    expect(await resultOf(fleet, String(flow['id']), 'split')).toEqual({
       added: [{ code: 'step-refused', field: 'flow', reason: expect.stringContaining('has stopped') }],
     });
   });
 
   test('the same name with other content, and after what waits for the group has begun', async () => {
-    const flow = await ended({
+    const flow = await runFlow({
       steps: {
         early: { type: step, inputs: [{ give: 1 }] },
         done: { type: step, after: ['early'] },
@@ -391,7 +392,7 @@ describe('what cannot be added is refused by name, and the handler may go on', (
     });
     expect(flow).toMatchObject({ state: 'succeeded', steps: { total: 6 } });
     const other = { code: 'step-refused', field: 'name', reason: expect.stringContaining('other content') };
-    expect(await resultOf(fleet, flow, 'split')).toEqual({
+    expect(await resultOf(fleet, String(flow['id']), 'split')).toEqual({
       added: [
         { tasks: 1, duplicate: false },
         { tasks: 1, duplicate: true },

@@ -96,3 +96,43 @@ test('a flow is checked, started, followed, drawn, signalled, listed and cancell
     stdout: expect.stringMatching(/because +not wanted/),
   });
 }, 120_000);
+
+test('a step that is a flow is drawn with its name, how it stands and its id, by which one goes on', async () => {
+  await using fleet = await openFleet({ tasks: ['steps'] });
+  const folder = await mkdtemp(join(tmpdir(), 'warren-flows-'));
+  await using _removed = { [Symbol.asyncDispose]: async () => await rm(folder, { recursive: true }) };
+  const env = { WARREN_URL: fleet.producer().url };
+  const run = async (...args: readonly string[]): ReturnType<typeof warren> => await warren(['flow', ...args], { env });
+  const file = join(folder, 'flow.json');
+  const step = { type: 'flow.step' };
+  const settlement = {
+    name: 'settlement',
+    steps: { first: step, second: { ...step, after: ['first'], signal: { name: 'ok' } } },
+  };
+  const flow = {
+    name: 'order',
+    steps: { check: step, settle: { flow: settlement, after: ['check'] }, last: { ...step, after: ['settle'] } },
+  };
+  await writeFile(file, JSON.stringify(flow));
+  const planned = await run('start', file, '--dry-run');
+  expect(planned.stderr).toContain('4 tasks. Nothing was started.');
+  expect(planned.stdout).toMatch(
+    /check [^]*└ settle +flow settlement[^]*└ settle\/first +flow\.step[^]*└ settle\/second[^]*└ last/,
+  );
+
+  const id = (await run('start', file)).stdout.trim();
+  const shown = await run('show', id, '--wait', '--timeout', '2s');
+  expect(shown.exitCode).toBe(75);
+  const { stdout } = await run('show', id);
+  expect(stdout).toMatch(/tasks +2 of 4 tasks ended/);
+  const [, nested = ''] = /└ settle +running +flow settlement +([0-9a-f-]{36}), 1 of 2 steps ended/.exec(stdout) ?? [];
+  expect((await run('list')).stdout).not.toContain('settlement');
+  expect((await run('list', '--parent', id)).stdout).toContain(nested);
+  expect((await run('signal', nested, 'ok')).stdout).toBe('Told.\n');
+  const inner = await run('show', nested, '--wait', '--timeout', '30s');
+  expect(inner).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(`step +settle of flow ${id}`) });
+  expect(await run('show', id, '--wait', '--timeout', '30s')).toMatchObject({
+    exitCode: 0,
+    stdout: expect.stringMatching(/4 of 4 tasks ended/),
+  });
+}, 60_000);

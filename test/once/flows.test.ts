@@ -8,56 +8,11 @@ import { call } from '../../scripts/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
+import { deadlocks, ended, get, replay, resultOf, start, statesOf, stepOf } from '../support/flows.ts';
+import type { Json, Step } from '../support/flows.ts';
 import { step } from '../support/tasks/steps.ts';
 
-type Json = Readonly<Record<string, unknown>>;
-type Step = Json & {
-  readonly name: string;
-  readonly state: string;
-  readonly taskId: string;
-  readonly deadLetterId: string;
-};
-
 const open = async (): Promise<Fleet> => await openFleet({ tasks: ['steps'], deadLetterHandlers: 1, workers: 2 });
-
-const start = async (fleet: Fleet, flow: Json): Promise<string> => {
-  const { status, body } = await call(fleet.producer().url, 'POST', '/v1/flows', { name: 'test', ...flow });
-  expect([status, body]).toEqual([202, expect.objectContaining({ id: expect.any(String) })]);
-  return String(body['id']);
-};
-
-const get = async (fleet: Fleet, id: string): Promise<Json & { readonly graph: readonly Step[] }> =>
-  (await call(fleet.producer().url, 'GET', `/v1/flows/${id}`)).body as Json & { readonly graph: readonly Step[] };
-
-const stepOf = async (fleet: Fleet, id: string, name: string): Promise<Step> => {
-  const found = (await get(fleet, id)).graph.find((step) => step.name === name);
-  if (found === undefined) throw new Error(`no step ${name}`);
-  return found;
-};
-
-const resultOf = async (fleet: Fleet, id: string, name: string): Promise<unknown> => {
-  const { taskId } = await stepOf(fleet, id, name);
-  return (await call(fleet.producer().url, 'GET', `/v1/tasks/${taskId}`)).body['result'];
-};
-
-/** Waits until the flow has ended, and gives it. */
-const ended = async (fleet: Fleet, id: string, withinMs = 30_000): ReturnType<typeof get> =>
-  await eventually(
-    async () => {
-      const flow = await get(fleet, id);
-      if (flow['finishedAt'] === undefined) throw new Error(`not ended: ${JSON.stringify(flow)}\n${fleet.tails()}`);
-      return flow;
-    },
-    { withinMs },
-  );
-
-const statesOf = (flow: { readonly graph: readonly Step[] }): Json =>
-  Object.fromEntries(flow.graph.map(({ name, state, states }) => [name, states ?? state]));
-
-const replay = async (fleet: Fleet, letterId: string): Promise<number> => {
-  const { url } = fleet.deadLetterHandler();
-  return (await call(url, 'POST', `/v1/dead-letters/${letterId}/replay`, { reason: 'mended' })).status;
-};
 
 test('results go on as inputs through a chain, a group and the step that joins it, with exact bytes', async () => {
   await using fleet = await open();
@@ -557,8 +512,7 @@ test('whoever cancels steps, waiting and running, never stands in the way of flo
   const ids = await Promise.all(
     Array.from({ length: 60 }, async () => await start(fleet, { name: 'crossing', onFailure: 'continue', steps })),
   );
-  const { database } = fleet.database;
-  const before = await deadlocks(database);
+  const before = await deadlocks(fleet);
   for (let round = 0; round < 6; round += 1) {
     const flows = await Promise.all(ids.map(async (id) => await get(fleet, id)));
     const targets = flows.flatMap(({ graph }) =>
@@ -577,15 +531,8 @@ test('whoever cancels steps, waiting and running, never stands in the way of flo
   expect(books['accepted']).toBe(60 * 12);
   for (const id of ids)
     expect(await get(fleet, id)).toMatchObject({ steps: { open: 0 }, finishedAt: expect.any(String) });
-  expect(await deadlocks(database)).toBe(before);
+  expect(await deadlocks(fleet)).toBe(before);
 }, 150_000);
-
-const deadlocks = async (database: Fleet['database']['database']): Promise<number> => {
-  const { rows } = await database.query({
-    text: 'select deadlocks::int4 as n from pg_stat_database where datname = current_database()',
-  });
-  return (rows[0] as { readonly n: number }).n;
-};
 
 test('results that are large, deep, or hold what Postgres cannot look into hold up nobody', async () => {
   await using files = await temporaryFolder();

@@ -3,9 +3,11 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { cancelTasks } from '../../services/producer/cancel.sql.ts';
 import { editTasks, readType } from '../../services/producer/edit.sql.ts';
 import {
+  countFlowTasks,
   pageFlows,
   pageFlowsByKey,
   pageFlowsByName,
+  pageFlowsByParent,
   pageFlowsByState,
   readFlowSteps,
 } from '../../services/producer/flows-read.sql.ts';
@@ -80,6 +82,8 @@ const PLANS: readonly (readonly [Pick<Statement<readonly unknown[], Columns>, 'n
   [pageFlowsByKey, 'flows_business_key'],
   [pageFlowsByState, 'flows_state'],
   [pageFlowsByName, 'flows_name'],
+  [pageFlowsByParent, 'flows_parent'],
+  [countFlowTasks, 'flows_pkey'],
   [pageFlows, 'flows_pkey'],
   [readFlowSteps, 'flow_steps_pkey'],
 ];

@@ -3,7 +3,7 @@ import { describe, expect, test } from '@jest/globals';
 import { flowBody } from '../../shared/flows/flow-body.ts';
 import { placeSteps } from '../../shared/flows/graph.ts';
 import { planFlow } from '../../shared/flows/plan-flow.ts';
-import type { FlowPlan, PlannedStep } from '../../shared/flows/plan-flow.ts';
+import type { FlowPlan, PlannedStep } from '../../shared/flows/planned-flow.ts';
 import type { Catalog, KnownType } from '../../shared/tasks/type-catalog.ts';
 
 const known: KnownType = {
@@ -27,9 +27,16 @@ const catalog: Catalog = {
   hasQueue: (name) => name === 'default',
 };
 
+let nested = 0;
 const plan = (flow: Readonly<Record<string, unknown>>): FlowPlan => {
   const raw = JSON.stringify({ name: 'test', ...flow });
-  return planFlow(flowBody.parse(JSON.parse(raw)), raw, catalog, { messageBytes: 1_000, depth: 8 }, 'the-id');
+  return planFlow(
+    flowBody.parse(JSON.parse(raw)),
+    raw,
+    catalog,
+    { messageBytes: 1_000, depth: 8 },
+    { id: 'the-id', nestedId: () => `nested-${(nested += 1)}` },
+  );
 };
 const planned = (flow: Readonly<Record<string, unknown>>): readonly PlannedStep[] => {
   const result = plan(flow);
@@ -84,7 +91,13 @@ describe('steps', () => {
 
   test('that refer to nothing keep their input to the digit, and count towards the limits of their type', () => {
     const raw = '{"name":"t","steps":{"a":{"type":"flow.step","input":{"n": 1.50, "who":"ann"}}}}';
-    const result = planFlow(flowBody.parse(JSON.parse(raw)), raw, catalog, { messageBytes: 1_000, depth: 8 }, 'the-id');
+    const result = planFlow(
+      flowBody.parse(JSON.parse(raw)),
+      raw,
+      catalog,
+      { messageBytes: 1_000, depth: 8 },
+      { id: 'the-id', nestedId: () => `nested-${(nested += 1)}` },
+    );
     expect(result).toMatchObject({ steps: [{ task: { input: '{"n":1.50,"who":"ann"}', concurrencyKey: 'ann' } }] });
   });
 
@@ -100,6 +113,99 @@ describe('steps', () => {
       [4, 'failure', undefined, [{ failed: true }]],
     ]);
     expect(steps[4]?.template?.pieces).toEqual(['{"flowId":"the-id","name":"test","businessKey":"17","failed":', '}']);
+  });
+});
+
+describe('a flow that is a step', () => {
+  const nestedIn = (flow: Readonly<Record<string, unknown>>): Extract<FlowPlan, { kind: 'ok' }> => {
+    const result = plan(flow);
+    if (result.kind === 'refused') throw new Error(JSON.stringify(result.faults));
+    return result;
+  };
+
+  test('waits for what its own steps read from around, and its first steps wait for it', () => {
+    const { steps, nested: flows } = nestedIn({
+      steps: {
+        a: { type },
+        b: { type },
+        in: {
+          after: ['a'],
+          delayMs: 5,
+          flow: {
+            name: 'inner',
+            onFailure: 'continue',
+            steps: {
+              x: { type },
+              y: { type, delayMs: 2, input: { all: { $result: 'b', path: '/n' } } },
+              z: { type, input: { x: { $result: 'x' }, by: { $signal: 'go' } } },
+            },
+          },
+        },
+        last: { type, after: ['in'], signal: { name: 'go' } },
+      },
+    });
+    expect(steps.map(({ name, waitsFor, next, level, child }) => [name, waitsFor, next, level, child])).toEqual([
+      ['a', 0, [2], 0, undefined],
+      ['b', 0, [2], 0, undefined],
+      ['in', 2, [3], 1, flows[0]?.id],
+      ['last', 2, [], 2, undefined],
+    ]);
+    expect(steps[3]?.template?.refs).toEqual([{ object: 2, name: 'in' }]);
+    expect(flows).toMatchObject([{ parentId: 'the-id', parentStep: 2, name: 'inner', onFailure: 'continue' }]);
+    expect(
+      flows[0]?.steps.map(({ name, kind, waitsFor, delayMs, template }) => [
+        name,
+        kind,
+        waitsFor,
+        delayMs,
+        template?.refs,
+      ]),
+    ).toEqual([
+      // What the step would get: it waits for both, and comes after one.
+      ['x', 'step', 1, 5, [{ object: 0, name: 'a', up: 1 }]],
+      ['y', 'step', 1, 7, [{ step: 1, path: ['n'], up: 1 }]],
+      ['z', 'step', 1, undefined, [{ step: 0 }, { signal: 'go', up: 1 }]],
+      ['begin', 'begin', 0, undefined, undefined],
+    ]);
+    expect(flows[0]?.steps.at(-1)).toMatchObject({ step: -1, next: [0, 1] });
+  });
+
+  test('names what is inside first, and is undone step by step where it says nothing of that', () => {
+    const { steps, nested: flows } = nestedIn({
+      steps: {
+        same: { type },
+        in: {
+          flow: {
+            name: 'inner',
+            steps: { same: { type, undo: { type } }, of: { type, input: { it: { $result: 'same' } } } },
+          },
+        },
+      },
+    });
+    expect(flows[0]?.steps[1]?.template?.refs).toEqual([{ step: 0 }]);
+    expect(steps[1]).toMatchObject({ name: 'in', waitsFor: 0 });
+    expect(steps.at(-1)).toMatchObject({ kind: 'undo', name: 'undo in', undoOf: 1, child: flows[0]?.id });
+  });
+
+  test('tells its own step for failures of itself', () => {
+    const { nested: flows } = nestedIn({
+      businessKey: '17',
+      steps: { in: { flow: { name: 'inner', steps: {}, failureStep: { type } } } },
+    });
+    expect(flows[0]?.steps[0]?.template?.pieces[0]).toBe(
+      `{"flowId":"${flows[0]?.id ?? ''}","name":"inner","businessKey":"17","failed":`,
+    );
+  });
+
+  test('counts towards the bounds of the whole', () => {
+    const many = { type, inputs: Array.from({ length: 11_000 }, () => ({})) };
+    expect(faultsOf({ steps: { a: many, in: { flow: { name: 'inner', steps: { b: many } } } } })).toEqual([
+      ['steps', 'are 22000 tasks; a flow has 20000 at most'],
+    ]);
+    const empties = Object.fromEntries(
+      Array.from({ length: 1_001 }, (_each, n) => [`n${n}`, { flow: { name: 'e', steps: {} } }]),
+    );
+    expect(faultsOf({ steps: empties })).toEqual([['steps', 'are 1001 nested flows; a flow has 1000 at most']]);
   });
 });
 

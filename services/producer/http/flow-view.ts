@@ -1,5 +1,5 @@
 /** Flows as the API shows them. */
-import type { PlannedStep } from '../../../shared/flows/plan-flow.ts';
+import type { FlowPlan, PlannedNested, PlannedStep } from '../../../shared/flows/planned-flow.ts';
 import { renderWithRaw } from '../../../shared/tasks/json.ts';
 import type { FlowRow, findFlow } from '../flows.ts';
 import { withoutNull } from '../without-null.ts';
@@ -12,12 +12,13 @@ export function listedFlowOf(row: FlowRow): Record<string, unknown> {
   return withoutNull({
     id: row.id,
     name: row.name,
+    parent: row.parent_id === null ? null : { id: row.parent_id, step: row.parent_step },
     businessType: row.business_type === '' ? null : row.business_type,
     businessKey: row.business_key,
     state: row.state,
     phase: row.phase,
     onFailure: row.on_failure,
-    steps: { total: row.steps_total, open: row.steps_open, failed: row.steps_failed },
+    steps: { total: row.steps_total, open: row.steps_open ?? 0, failed: row.steps_failed },
     tags: row.tags,
     createdAt: row.created_at.toISOString(),
     createdBy: row.created_by === '' ? null : row.created_by,
@@ -29,7 +30,7 @@ export function listedFlowOf(row: FlowRow): Record<string, unknown> {
 }
 
 /** A whole flow, as JSON text: results are written as they were stored. */
-export function renderFlow({ flow, steps, edges, results }: Found): string {
+export function renderFlow({ flow, steps, edges, tasks, result }: Found): string {
   const after = new Map<string, string[]>();
   for (const { before, after: name } of edges) {
     const known = after.get(name);
@@ -37,10 +38,7 @@ export function renderFlow({ flow, steps, edges, results }: Found): string {
     else known.push(before);
   }
   const graph = byStep(steps).map((rows) => stepOf(rows, after));
-  const [only, ...others] = results;
-  const members = results.map(({ name, result }) => `${JSON.stringify(name)}:${textOf(result)}`);
-  const result = others.length > 0 ? `{${members.join(',')}}` : only === undefined ? undefined : textOf(only.result);
-  return renderWithRaw({ ...listedFlowOf(flow), graph }, { result });
+  return renderWithRaw({ ...listedFlowOf(flow), tasks, graph }, { result });
 }
 
 function stepOf(
@@ -66,6 +64,7 @@ function stepOf(
     ...shared,
     state: first.state ?? 'planned',
     taskId: first.task_id,
+    flow: flowOf(first),
     attempt: first.attempt,
     startedAt: first.started_at?.toISOString(),
     finishedAt: first.finished_at?.toISOString(),
@@ -75,34 +74,55 @@ function stepOf(
   });
 }
 
-/** What a flow would be. */
-export function planOf(steps: readonly PlannedStep[]): Record<string, unknown> {
-  const names = new Map(steps.map(({ step, name }) => [step, name]));
-  const after = new Map<string, Set<string>>();
-  for (const { name, next, member = 0 } of steps) {
-    if (member > 0) continue;
-    for (const step of next) {
-      const follower = names.get(step) ?? '';
-      after.set(follower, (after.get(follower) ?? new Set()).add(name));
-    }
-  }
-  const graph = byStep(steps).map((members) => {
-    const [{ name, kind, level, task }] = members;
-    return {
-      name,
-      kind,
-      type: task.type,
-      queue: task.queue,
-      level,
-      tasks: members.length,
-      after: [...(after.get(name) ?? [])],
-    };
-  });
-  return { dryRun: true, tasks: steps.filter(({ kind }) => kind === 'step').length, graph };
+/** The flow that a step is, or undoes. */
+function flowOf(row: StepRow): Record<string, unknown> | null {
+  if (row.child_id === null) return null;
+  const steps = { total: row.child_total, open: row.child_open, failed: row.child_failed };
+  return { id: row.child_id, name: row.child_name, state: row.child_state, steps };
 }
 
-function textOf(result: Buffer | null): string {
-  return result === null ? 'null' : result.toString('utf8');
+/** What a flow would be. The steps of one that is nested come after it, under `settle/check`. */
+export function planOf({ steps, nested }: Extract<FlowPlan, { kind: 'ok' }>): Record<string, unknown> {
+  const children = new Map(nested.map((each) => [each.id, each]));
+  const tasks = [steps, ...nested.map((each) => each.steps)].flat().filter(isTask).length;
+  return { dryRun: true, tasks, graph: graphOf(steps, children, undefined) };
+}
+
+function graphOf(
+  steps: readonly PlannedStep[],
+  children: ReadonlyMap<string, PlannedNested>,
+  within: string | undefined,
+): readonly Record<string, unknown>[] {
+  const nameOf = (name: string | undefined): string => (within === undefined ? '' : `${within}/`) + (name ?? '');
+  const names = new Map(steps.map(({ step, name }) => [step, name]));
+  const after = new Map<string, Set<string>>();
+  for (const { name, next, kind, member = 0 } of steps) {
+    if (member > 0 || kind === 'begin') continue;
+    for (const step of next) {
+      const follower = names.get(step) ?? '';
+      after.set(follower, (after.get(follower) ?? new Set()).add(nameOf(name)));
+    }
+  }
+  return byStep(steps.filter(({ kind }) => kind !== 'begin')).flatMap((members) => {
+    const [{ name, kind, level, task, child }] = members;
+    const flow = child === undefined ? undefined : children.get(child);
+    const node = {
+      name: nameOf(name),
+      kind,
+      ...(task === undefined ? {} : { type: task.type, queue: task.queue }),
+      ...(flow === undefined ? {} : { flow: flow.name }),
+      ...(within === undefined ? {} : { within }),
+      level,
+      tasks: members.filter((each) => each.task !== undefined).length,
+      after: [...(after.get(name) ?? [])],
+    };
+    return [node, ...(flow === undefined || kind !== 'step' ? [] : graphOf(flow.steps, children, nameOf(name)))];
+  });
+}
+
+/** True for a task that is made with its flow. */
+export function isTask({ kind, task }: PlannedStep): boolean {
+  return kind === 'step' && task !== undefined;
 }
 
 /** What is of one step together, in the order in which the steps come first. */

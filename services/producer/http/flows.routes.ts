@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { WarrenError } from '../../../shared/errors/warren-error.ts';
 import { planFlow } from '../../../shared/flows/plan-flow.ts';
-import type { FlowPlan } from '../../../shared/flows/plan-flow.ts';
+import { MOST_LEVELS } from '../../../shared/flows/flow-body.ts';
+import type { FlowPlan } from '../../../shared/flows/planned-flow.ts';
 import { parseBody, rawBody } from '../../../shared/http/body.ts';
 import { decodeCursor, encodeCursor } from '../../../shared/http/paging.ts';
 import { requireRole } from '../../../shared/http/server.ts';
@@ -16,10 +17,11 @@ import type { FlowStarter } from '../flow-starter.ts';
 import { endFlow, findFlow, findFlows, retryMany, retryOne, sendSignal } from '../flows.ts';
 import type { FlowsDeps } from '../flows.ts';
 import { registerFlowResults } from './flow-results.routes.ts';
-import { listedFlowOf, planOf, renderFlow } from './flow-view.ts';
+import { isTask, listedFlowOf, planOf, renderFlow } from './flow-view.ts';
 import {
   cancelFlowBody,
   flowBody,
+  flowBodyShown,
   flowListQuery,
   flowPage,
   flowParams,
@@ -55,8 +57,8 @@ export interface FlowRoutesDeps extends FlowsDeps {
 const JSON_TYPE = 'application/json; charset=utf-8';
 const CANCEL_BYTES = 4_096;
 const NO_BODY = Buffer.from('{}');
-/** Levels of a body around an input: the flow, its steps, one of them, the list of its inputs. */
-const LEVELS_AROUND = 4;
+/** Levels of a body around an input: the flow, its steps, one of them, the list of its inputs; three for each flow around that one. */
+const LEVELS_AROUND = 4 + 3 * MOST_LEVELS;
 
 const flowCursor = z.string().refine((key) => isUuid(key));
 
@@ -84,7 +86,7 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
   const schema = {
     summary: 'Start a flow: tasks that wait for each other',
     headers: submitHeaders,
-    body: rawBody(flowBody),
+    body: rawBody(flowBodyShown),
     response: documented({ 200: z.union([flowPlan, startedFlow]), 202: startedFlow, '4xx': problem, 503: problem }),
   };
   app.post('/v1/flows', { ...requireRole('operator'), bodyLimit: flowBytes, schema }, async (request, reply) => {
@@ -94,13 +96,14 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
     });
     const id = newId<string>();
     const text = raw.toString('utf8');
-    let plan: FlowPlan = planFlow(body, text, catalog, limits, id);
+    const ids = { id, nestedId: newId<string> };
+    let plan: FlowPlan = planFlow(body, text, catalog, limits, ids);
     if (
       plan.kind === 'refused' &&
       plan.faults.some(({ code }) => code === 'task-type-unknown' || code === 'queue-unknown')
     ) {
       await catalog.refreshAfterMiss();
-      plan = planFlow(body, text, catalog, limits, id);
+      plan = planFlow(body, text, catalog, limits, ids);
     }
     if (plan.kind === 'refused') {
       const { faults } = plan;
@@ -109,14 +112,14 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
       throw new WarrenError(code, { field, reason, faults });
     }
     void reply.type(JSON_TYPE);
-    if (body.dryRun) return await reply.code(200).send(JSON.stringify(planOf(plan.steps)));
+    if (body.dryRun) return await reply.code(200).send(JSON.stringify(planOf(plan)));
     if (deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
     const createdBy = request.actor.name;
     const header = request.headers['idempotency-key'];
-    const { steps, groups } = plan;
+    const { kind: _kind, ...planned } = plan;
     const started = await keys.guard(
       { actor: createdBy, header, body: raw },
-      async (idempotency) => await starter.start({ id, body, steps, groups, createdBy, idempotency }),
+      async (idempotency) => await starter.start({ id, body, ...planned, createdBy, idempotency }),
     );
     void reply.header('location', `/v1/flows/${started.id}`);
     if (started.kind === 'existing') {
@@ -139,7 +142,9 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
         .code(isReplayed ? 202 : 200)
         .send(JSON.stringify(isReplayed ? about : { ...about, duplicate: true }));
     }
-    for (const { kind, task } of plan.steps) if (kind === 'step') metrics.tasksAccepted.add(1, task.type, 'flow');
+    for (const step of [plan.steps, ...plan.nested.map((each) => each.steps)].flat()) {
+      if (isTask(step)) metrics.tasksAccepted.add(1, step.task?.type ?? '', 'flow');
+    }
     const { state, createdAt } = started;
     return await reply
       .code(202)
@@ -171,7 +176,11 @@ function addList(app: App, { db }: FlowRoutesDeps): void {
   app.get('/v1/flows', { ...requireRole('viewer'), schema }, async (request, reply) => {
     const { limit, cursor, state, ...asked } = request.query;
     const below = decodeCursor(cursor, flowCursor);
-    const filter = { ...asked, states: state === undefined ? undefined : [state] };
+    const filter = {
+      ...asked,
+      ...(asked.parent === undefined ? {} : { parent: idOf(asked.parent, 'parent') }),
+      states: state === undefined ? undefined : [state],
+    };
     const { rows, next, isPartial } = await findFlows(db, filter, { limit, below });
     const page = {
       items: rows.map((row) => listedFlowOf(row)),

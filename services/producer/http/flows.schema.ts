@@ -1,6 +1,6 @@
 /** What the API of flows takes and answers, as the OpenAPI document shows it. */
 import { z } from 'zod';
-import { flowBody, FLOW_RULES, STEP_RULES } from '../../../shared/flows/flow-body.ts';
+import { flowBody, flowBodyShown, FLOW_RULES, STEP_RULES } from '../../../shared/flows/flow-body.ts';
 import { FLOW_STATES } from '../../../shared/flows/flow-state.ts';
 import { pageQuery } from '../../../shared/http/paging.ts';
 import { TASK_STATES } from '../../../shared/tasks/state-machine.ts';
@@ -13,6 +13,10 @@ const state = z.enum(FLOW_STATES);
 export const listedFlow = z.object({
   id: z.uuid(),
   name: z.string(),
+  parent: z
+    .object({ id: z.uuid(), step: z.string().optional() })
+    .optional()
+    .describe('The flow of which this one is a step, and the name of that.'),
   businessType: z.string().optional(),
   businessKey: z.string().optional(),
   state: state.describe(
@@ -23,8 +27,8 @@ export const listedFlow = z.object({
     .describe('steps: its own; undo: what succeeded is undone; failure: the step for failures runs.'),
   onFailure: z.enum(FLOW_RULES),
   steps: z.object({
-    total: z.int().min(0).describe('Tasks that its steps are.'),
-    open: z.int().min(0).describe('Tasks that have not ended, with those that undo.'),
+    total: z.int().min(0).describe('Tasks that its steps are; a nested flow is one.'),
+    open: z.int().min(0).describe('Those that have not ended, with those that undo.'),
     failed: z.int().min(0),
   }),
   tags: z.array(z.string()).optional(),
@@ -37,8 +41,10 @@ export const listedFlow = z.object({
 });
 
 const stepState = z
-  .enum([...TASK_STATES, 'planned'])
-  .describe('That of its task; planned: its task is made when it comes to that.');
+  .enum([...TASK_STATES, 'planned', 'failed', 'partial'])
+  .describe(
+    'That of its task; planned: its task is made when it comes to that. Of a nested flow that of the flow; blocked: its turn has not come.',
+  );
 
 /** A step of a flow. */
 export const flowStep = z.object({
@@ -51,6 +57,10 @@ export const flowStep = z.object({
   signal: z.object({ name: z.string(), isSent: z.boolean() }).optional(),
   state: stepState.optional().describe('Of a group see `states`.'),
   taskId: z.uuid().optional(),
+  flow: listedFlow
+    .pick({ id: true, name: true, state: true, steps: true })
+    .optional()
+    .describe('The flow that the step is, in place of a task.'),
   attempt: z.int().min(0).optional(),
   startedAt: instant.optional(),
   finishedAt: instant.optional(),
@@ -65,6 +75,9 @@ export const flowStep = z.object({
 
 /** A whole flow. */
 export const wholeFlow = listedFlow.extend({
+  tasks: z
+    .object({ total: z.int().min(0), open: z.int().min(0) })
+    .describe('All tasks: its own, and those of the flows nested in it.'),
   graph: z.array(flowStep).describe('The steps, in the order in which they were given.'),
   result: z
     .unknown()
@@ -86,8 +99,10 @@ export const flowPlan = z.object({
     z.object({
       name: z.string(),
       kind: z.enum(['step', 'undo', 'failure']),
-      type: z.string(),
-      queue: z.string(),
+      type: z.string().optional(),
+      queue: z.string().optional(),
+      flow: z.string().optional().describe('Name of the flow that the step is.'),
+      within: z.string().optional().describe('The step that is the flow of which this is one.'),
       level: z.int().min(0),
       tasks: z.int().min(0),
       after: z.array(z.string()),
@@ -101,6 +116,10 @@ export const flowListQuery = pageQuery.extend({
   state: state.optional(),
   businessType: z.string().max(100).optional(),
   businessKey: z.string().max(200).optional(),
+  parent: z
+    .string()
+    .optional()
+    .describe('Id of a flow: those that are nested in it. Without it the outermost alone are listed.'),
 });
 
 /** A page. */
@@ -199,4 +218,4 @@ export const resultsPage = z.object({
   nextCursor: z.string().optional().describe('There is more. A page ends early where its results have about a MiB.'),
 });
 
-export { flowBody };
+export { flowBody, flowBodyShown };

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { WarrenError } from '../../../shared/errors/warren-error.ts';
 import type { Actor } from '../../../shared/http/auth.ts';
+import { MOST_LEVELS } from '../../../shared/flows/flow-body.ts';
 import { parseBody, rawBody } from '../../../shared/http/body.ts';
 import type { RawBody } from '../../../shared/http/body.ts';
 import { decodeCursor, pageOf } from '../../../shared/http/paging.ts';
@@ -43,8 +44,8 @@ export interface ScheduleRoutesDeps extends OccurrencesDeps {
 const JSON_TYPE = 'application/json; charset=utf-8';
 const ORDER_LIMITS = { maxBytes: 4_096, maxDepth: 2 };
 const NO_BODY = Buffer.from('{}');
-/** Levels of a schedule around an input: itself, the flow, its steps, one of them, the list of its inputs. */
-const LEVELS_AROUND = 5;
+/** Levels of a schedule around an input: itself, the flow, its steps, one of them, the list of its inputs; three for each flow around that one. */
+const LEVELS_AROUND = 5 + 3 * MOST_LEVELS;
 const HIDDEN_IN_EDITS = ['reason'];
 
 /** The body may be absent. */

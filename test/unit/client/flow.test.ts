@@ -2,6 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { z } from 'zod';
 import { defineFlow } from '../../../client/src/client.ts';
+import type { FlowBuilder } from '../../../client/src/client.ts';
 import { defineTask } from '../../../shared/tasks/define-task.ts';
 
 const check = defineTask({
@@ -96,4 +97,80 @@ test('types hold from result to input', () => {
     steps.step('d', check, { user: checked.result.user });
   });
   expect(Object.keys((bodyOf(flow) as { steps: object }).steps)).toEqual(['check', 'a', 'c', 'd']);
+});
+
+const settle = defineFlow(
+  'settlement',
+  (flow, { user, of }: { user: number; of: string }) => {
+    const first = flow.step('first', check, { user });
+    return flow.step('told', create, { user: first.result.user, text: of });
+  },
+  { onFailure: 'compensate', businessType: 'left out' },
+);
+
+test('a flow is a step of another, typed from its input to its result', () => {
+  const outer = defineFlow('order', (flow, { user }: { user: number }) => {
+    const checked = flow.step('check', check, { user });
+    const settled = flow.nest(
+      'settle',
+      settle,
+      { user: checked.result.user, of: checked.result['odd/key~'][0]?.path ?? '' },
+      { after: [checked], onFailure: 'ignore', delayMs: 5, signal: { name: 'ok' } },
+    );
+    flow.step('last', check, { user: settled.result });
+    // @ts-expect-error its result is a number
+    flow.step('wrong', create, { user: 1, text: settled.result });
+    // @ts-expect-error its input wants a text
+    flow.nest('wrong too', settle, { user: 1, of: 1 });
+  });
+  expect(bodyOf(outer, { user: 1 })).toMatchObject({
+    steps: {
+      settle: {
+        flow: {
+          name: 'settlement',
+          onFailure: 'compensate',
+          steps: {
+            first: { type: 'user.check', input: { user: { $result: 'check', path: '/user' } } },
+            told: {
+              type: 'coupon.create',
+              input: {
+                user: { $result: 'first', path: '/user' },
+                text: { $result: 'check', path: '/odd~1key~0/0/path' },
+              },
+            },
+          },
+        },
+        after: ['check'],
+        onFailure: 'ignore',
+        delayMs: 5,
+        signal: { name: 'ok' },
+      },
+      last: { type: 'user.check', input: { user: { $result: 'settle' } } },
+    },
+  });
+  expect(JSON.stringify(bodyOf(outer, { user: 1 }))).not.toContain('left out');
+});
+
+test('of several last steps the one that is returned is told apart; what is none, or would be mistaken for another, is refused', () => {
+  const two = defineFlow('two', (flow) => {
+    flow.step('a', check, { user: 1 });
+    return flow.step('b', check, { user: 2 });
+  });
+  const of = (write: (flow: FlowBuilder) => void): unknown => bodyOf(defineFlow('outer', write));
+  expect(of((flow) => void flow.step('last', check, { user: flow.nest('in', two, {}).result.user }))).toMatchObject({
+    steps: { last: { input: { user: { $result: 'in', path: '/b/user' } } } },
+  });
+  const notLast = defineFlow('not last', (flow) => {
+    const a = flow.step('a', check, { user: 1 });
+    flow.step('b', check, { user: a.result.user });
+    return a;
+  });
+  expect(() => of((flow) => void flow.nest('in', notLast, {}))).toThrow(/steps\.in\.flow returns the step "a"/);
+  // Names are looked up inside first.
+  expect(() =>
+    of((flow) => {
+      const first = flow.step('first', check, { user: 1 });
+      flow.nest('in', settle, { user: first.result.user, of: '' });
+    }),
+  ).toThrow(/has a step "first" of its own/);
 });
