@@ -49,7 +49,7 @@ begin
   return array(select t.id from tasks t where t.id = any(of_tasks) and t.state = 'blocked');
 end $$;
 
--- A flow and all that is nested in it.
+-- Flows and all that is nested in them.
 create function flows_within(of_flows uuid[]) returns uuid[] language sql stable as $$
   with recursive tree (id) as (
     select u.id from unnest(of_flows) as u (id)
