@@ -22,7 +22,7 @@ create function expire_flow_timers(most integer) returns integer language plpgsq
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
 create function flow_begins(f flows, step integer) returns boolean language sql; -- source md5 bbb2a9737aaf8761842cf784bdc1946d
 create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 6aba5df31cf8ed3bc3018ef365d4f711
-create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 ed04be33cc5ab2bb8ab742a50608be94
+create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 ed81d66c38a69ff4cd74893247095d4c
 create function flow_result(of_flow uuid) returns text language plpgsql; -- source md5 76d2f305976a7b3bea8920727536102d
 create function flows_within(of_flows uuid[]) returns uuid[] language sql; -- source md5 fb2e024ace30d898506f71cc8b9faf60
 create function follow_into_target() returns trigger language plpgsql; -- source md5 c3212a1b52d8845f84d02e64fda8a2eb

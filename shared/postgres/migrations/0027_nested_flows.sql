@@ -49,7 +49,7 @@ begin
   return array(select t.id from tasks t where t.id = any(of_tasks) and t.state = 'blocked');
 end $$;
 
--- A flow and all that is nested in it.
+-- Flows and all that is nested in them.
 create function flows_within(of_flows uuid[]) returns uuid[] language sql stable as $$
   with recursive tree (id) as (
     select u.id from unnest(of_flows) as u (id)
@@ -135,8 +135,8 @@ begin
              'step', s.name, 'taskId', s.task_id, 'flowId', s.child_id, 'state', t.state))::text, ',' order by s.step), '') || ']' into found
       from flow_steps s
       cross join lateral state_of_step(s.task_id, s.child_id) t
-     where s.flow_id = of_flow and (s.kind = 'step' or (s.kind = 'undo' and s.task_id is not null)) and t.state in ('dead', 'expired', 'cancelled', 'failed') and s.why is null
-       and coalesce(s.on_failure, '') <> 'ignore';
+     where s.flow_id = of_flow and (s.kind = 'step' or (s.kind = 'undo' and s.task_id is not null)) and s.why is null
+       and t.state in ('dead', 'expired', 'cancelled', 'failed') and coalesce(s.on_failure, '') <> 'ignore';
     return found;
   end if;
   raise exception 'a step of flow % has a reference of no kind', of_flow;
@@ -869,7 +869,8 @@ end $$;
 
 -- Dead tasks live again: those that are steps are steps again, with what was cancelled because of them made anew. A step without which its
 -- flow has gone on (its failure is ignored, what was done is undone, the flow was cancelled, another task is in its place, the flow around it has
--- taken what it gave) leaves it, and runs by itself; so does the step for failures of a nested flow, for which nobody waits. Called in the statement that revived them, and read by it. Gives how many are steps still.
+-- taken what it gave) leaves it, and runs by itself; so does the step for failures of a nested flow, for which nobody waits. Called in the
+-- statement that revived them, and read by it. Gives how many are steps still.
 create or replace function revive_steps(of_tasks uuid[]) returns integer language plpgsql strict as $$
 declare
   one     record;
