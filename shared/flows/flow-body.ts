@@ -143,7 +143,7 @@ const tooDeep = z.custom(() => false, `flows are nested ${MOST_LEVELS} deep at m
 const bodyOf = <Steps extends z.ZodType>(steps: Steps) =>
   z
     .strictObject({
-      ...flowShape,
+      name: flowShape.name,
       businessType: text(LONGEST_NAME).optional().describe('With businessKey: the kind of thing that it is about.'),
       businessKey: text(200)
         .optional()
@@ -154,7 +154,9 @@ const bodyOf = <Steps extends z.ZodType>(steps: Steps) =>
         .enum(['return', 'reject'])
         .default('return')
         .describe('What to answer while another flow holds the business key.'),
+      onFailure: flowShape.onFailure,
       steps,
+      failureStep: flowShape.failureStep,
       tags: submissionBody.shape.tags,
       dryRun: z.boolean().default(false).describe('True: only say what would be done.'),
     })

@@ -13,7 +13,7 @@ const steps = (members: string): string => flow(`"steps":{${members}}`);
 
 const NO_NAME = 'is a name that nothing here can have';
 const STEP_MEMBERS =
-  'is not known here; allowed are type, input, queue, priority, maxAttempts, inputs, after, delayMs, onFailure, undo, signal';
+  'is not known here; allowed are type, input, queue, priority, maxAttempts, inputs, after, delayMs, onFailure, undo, signal, flow';
 const TASK_MEMBERS = 'is not known here; allowed are type, input, queue, priority, maxAttempts';
 const NAME = 'must be a letter, then letters, digits, "_", "." or "-"; at most 100';
 
@@ -50,7 +50,7 @@ test.each([
   ['a bad name in after', steps(`"a":{${STEP},"after":["1 a"]}`), 'steps.a.after[0]', NAME],
   ['no steps', '{"name":"test"}', 'steps', 'is required'],
   ['steps as a list', flow('"steps":[]'), 'steps', 'must be an object'],
-  ['a step without a type', steps('"a":{}'), 'steps.a.type', 'is required'],
+  ['a step without a type', steps('"a":{}'), 'steps.a.type', 'must be given, or flow in place of it'],
   ['a step that is no object', steps('"a":1'), 'steps.a', 'must be an object'],
   [
     'a rule that there is not',
