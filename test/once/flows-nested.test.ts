@@ -573,8 +573,8 @@ test('what cannot be nested is refused, with the place and what to do', async ()
   expect(await refused({ a: {} })).toEqual([400, 'steps.a.type', expect.stringContaining('or flow')]);
   expect(await refused({ a: { flow: { ...inner, businessKey: 'x' } } })).toEqual([
     400,
-    'steps.a.flow',
-    expect.stringContaining('businessKey'),
+    'steps.a.flow.businessKey',
+    'is not known here; allowed are name, onFailure, failureStep, steps',
   ]);
   expect(
     await refused({ a: { flow: { name: 'n', steps: { b: { type, input: { x: { $result: 'no' } } } } } } }),

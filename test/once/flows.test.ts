@@ -164,7 +164,7 @@ test('continue cancels what comes after alone, ignore goes on with null, and a r
     steps: {
       dies: { ...dies, onFailure: 'stop' },
       slow: { type: 'flow.step', input: { ms: 500 } },
-      later: { type: 'flow.step', after: ['slow'] },
+      later: { type: 'flow.step', after: ['slow'], signal: { name: 'never' } },
     },
   });
   expect(statesOf(await ended(fleet, strict))).toEqual({ dies: 'dead', slow: 'succeeded', later: 'cancelled' });
