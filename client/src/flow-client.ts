@@ -72,7 +72,8 @@ export interface Flow {
 export interface StepResult<Result = unknown> {
   /** Its place in the group, from 0; absent for a single step. */
   readonly member?: number;
-  readonly taskId: string;
+  /** Absent for a step that is a flow. */
+  readonly taskId?: string;
   /** State of its task; absent where the task is deleted by now. */
   readonly state?: string;
   /** Absent for what gave none, failed, or has not ended; of one in the store of files the reference to its file. */

@@ -205,8 +205,8 @@ export const resultsPage = z.object({
   items: z.array(
     z.object({
       member: z.int().min(0).optional().describe('Its place in the group, from 0; absent for a single step.'),
-      taskId: z.uuid(),
-      state: z.enum(TASK_STATES).optional().describe('Absent where retention has deleted the task.'),
+      taskId: z.uuid().optional().describe('Absent for a step that is a flow.'),
+      state: z.enum(TASK_STATES).optional().describe('Absent there too, and where retention has deleted the task.'),
       result: z
         .unknown()
         .optional()
