@@ -6,6 +6,7 @@ import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
 import { ended, get, nestedOf, start, statesOf, stepOf } from '../support/flows.ts';
 import type { Json } from '../support/flows.ts';
+import { IS_LONG_RUN } from '../support/long-run.ts';
 
 const type = 'flow.step';
 const POLICIES = ['stop', 'continue', 'ignore', 'compensate'] as const;
@@ -85,35 +86,42 @@ async function cancelAll(fleet: Fleet, ids: readonly string[]): Promise<void> {
   }
 }
 
-test.each<Cause>(['dies', 'is cancelled', 'times out'])(
-  'a step two flows deep that %s ends its flow by each policy, which is told of once',
-  async (cause) => {
-    await using fleet = await openFleet({ tasks: ['steps', 'ill-behaved'], workers: 2, deadLetterHandlers: 1 });
-    const ids = await Promise.all(
-      POLICIES.map(async (policy) => await start(fleet, flowOf(fleet.journal, cause, policy))),
-    );
-    if (cause === 'is cancelled') await cancelAll(fleet, ids);
-    for (const [index, policy] of POLICIES.entries()) await expectEnd(fleet, ids[index] ?? '', cause, policy);
-    const books = await fleet.ended();
-    expect(books['accepted']).toBe(books['succeeded'] + books['dead'] + books['dropped']);
-  },
-  120_000,
-);
+test('a step two flows deep that dies, is cancelled or times out ends its flow by each policy, which is told of once', async () => {
+  await using fleet = await openFleet({ tasks: ['steps', 'ill-behaved'], workers: 2, deadLetterHandlers: 1 });
+  const cases: { readonly id: string; readonly cause: Cause; readonly policy: Policy }[] = [];
+  for (const cause of ['is cancelled', 'dies', 'times out'] as const) {
+    for (const policy of POLICIES) {
+      cases.push({ id: await start(fleet, flowOf(fleet.journal, cause, policy)), cause, policy });
+    }
+    if (cause === 'is cancelled') {
+      await cancelAll(
+        fleet,
+        cases.map(({ id }) => id),
+      );
+    }
+  }
+  for (const { id, cause, policy } of cases) await expectEnd(fleet, id, cause, policy);
+  const books = await fleet.ended();
+  expect(books['accepted']).toBe(books['succeeded'] + books['dead'] + books['dropped']);
+}, 120_000);
 
-test('a step two flows deep that kills its workers until it is dead ends its flow by each policy, which is told of once', async () => {
+/** Each takes five workers, one after another. */
+const WITH_KILLS: readonly Policy[] = IS_LONG_RUN ? POLICIES : ['compensate'];
+
+test('a step two flows deep that kills its workers until it is dead ends its flow by its policy, which is told of once', async () => {
   const cause = 'kills its worker';
   await using fleet = await openFleet({ tasks: ['steps', 'ill-behaved'], workers: 2, deadLetterHandlers: 1 });
   const supervised = new AbortController();
   const supervisor = replaceTheDead(fleet, supervised.signal);
   try {
-    for (const policy of POLICIES) {
+    for (const policy of WITH_KILLS) {
       await expectEnd(fleet, await start(fleet, flowOf(fleet.journal, cause, policy)), cause, policy);
     }
   } finally {
     supervised.abort();
     await supervisor;
   }
-  expect((await fleet.deadLetters()).map(({ reason }) => reason)).toEqual(POLICIES.map(() => 'worker_lost'));
+  expect((await fleet.deadLetters()).map(({ reason }) => reason)).toEqual(WITH_KILLS.map(() => 'worker_lost'));
 }, 480_000);
 
 /** Starts a worker for each that was killed, as whoever supervises them would. */

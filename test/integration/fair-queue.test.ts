@@ -29,7 +29,7 @@ test.each<[object, string]>([
   [{ key: 'input.tenant', weights: { a: 0 } }, 'weights.a'],
   [{ key: 'input.tenant', weights: { a: 1.5 } }, 'weights.a'],
   [{ key: 'input.tenant', depth: 1_001 }, 'depth'],
-  [{ key: 'input.tenant', by: 'x' }, 'body'],
+  [{ key: 'input.tenant', by: 'x' }, 'by'],
 ])('%j is refused', async (body, field) => {
   expect(await post('/v1/queues/default/fair', body)).toEqual([400, 'field-invalid', field]);
 });

@@ -1,12 +1,12 @@
 /** Flows as steps of flows, through real processes. */
-import { expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createClient, defineFlow } from '../../client/src/client.ts';
 import type { Ref } from '../../client/src/client.ts';
 import { call } from '../../scripts/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
-import { deadlocks, ended, get, nestedOf, replay, resultOf, start, statesOf, stepOf } from '../support/flows.ts';
+import { deadlocks, ended, get, nestedOf, replay, resultOf, since, start, statesOf, stepOf } from '../support/flows.ts';
 import type { Json, Step } from '../support/flows.ts';
 import { step } from '../support/tasks/steps.ts';
 
@@ -15,8 +15,14 @@ const open = async (): Promise<Fleet> => await openFleet({ tasks: ['steps'], dea
 const type = 'flow.step';
 const dies = { type, input: { failures: 2 } };
 
+/** Of the tests that change nothing but flows of their own. */
+let shared: Fleet;
+beforeAll(async () => void (shared = await open()), 120_000);
+afterAll(async () => await shared[Symbol.asyncDispose]());
+
 test('a flow is a step of another: it begins in its turn, gives its result, and reads what is around it', async () => {
-  await using fleet = await open();
+  const fleet = shared;
+  const before = await fleet.books();
   const { url } = fleet.producer();
   const id = await start(fleet, {
     businessType: 'order',
@@ -93,7 +99,7 @@ test('a flow is a step of another: it begins in its turn, gives its result, and 
   expect(await listed('name=settlement')).toEqual([]);
   expect(((await listed(`parent=${id}`)) as string[]).toSorted()).toEqual(['empty', 'settlement', 'two']);
   expect(await listed(`parent=${id}&name=two`)).toEqual(['two']);
-  expect(await fleet.ended()).toMatchObject({ accepted: 9, succeeded: 9 });
+  expect(since(before, await fleet.ended())).toMatchObject({ accepted: 9, succeeded: 9 });
 
   // The first step of all is a flow, in a flow that is only that.
   const alone = await start(fleet, {
@@ -110,7 +116,8 @@ test('a flow is a step of another: it begins in its turn, gives its result, and 
 }, 120_000);
 
 test('a nested flow waits for signals and delays as a step does, and its own steps read the signals around them', async () => {
-  await using fleet = await open();
+  const fleet = shared;
+  const before = await fleet.books();
   const { url } = fleet.producer();
   const steps = {
     settle: {
@@ -150,11 +157,11 @@ test('a nested flow waits for signals and delays as a step does, and its own ste
     state: 'cancelled',
     cancelReason: 'its signal did not come in time',
   });
-  expect(await fleet.ended()).toMatchObject({ accepted: 5, succeeded: 2, dropped: 3 });
+  expect(since(before, await fleet.ended())).toMatchObject({ accepted: 5, succeeded: 2, dropped: 3 });
 }, 120_000);
 
 test('a nested flow that fails is a failed step: the flow around it stops, continues, ignores it', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const fails = { name: 'fails', steps: { a: dies, b: { type, after: ['a'] } }, failureStep: { type } };
   const id = await start(fleet, {
     steps: {
@@ -238,7 +245,8 @@ test('a nested flow that fails is a failed step: the flow around it stops, conti
 }, 120_000);
 
 test('a flow is cancelled with all that is nested in it, and a nested one that is cancelled is a failed step', async () => {
-  await using fleet = await open();
+  const fleet = shared;
+  const before = await fleet.books();
   const { url } = fleet.producer();
   const slow = { type, input: { ms: 60_000 } };
   const deep = { name: 'deep', steps: { slow, after: { type, after: ['slow'] } } };
@@ -270,7 +278,7 @@ test('a flow is cancelled with all that is nested in it, and a nested one that i
   const running = await nestedOf(fleet, other, 'running');
   expect((await call(url, 'POST', `/v1/flows/${running}/cancel`, {})).status).toBe(200);
   expect(await ended(fleet, other)).toMatchObject({ state: 'partial', steps: { failed: 2, open: 0 } });
-  expect(await fleet.ended()).toMatchObject({ accepted: 11, succeeded: 1, dropped: 10 });
+  expect(since(before, await fleet.ended())).toMatchObject({ accepted: 11, succeeded: 1, dropped: 10 });
 }, 120_000);
 
 test('a retry goes on inside of nested flows where they failed, and begins those anew that come after', async () => {
@@ -435,7 +443,7 @@ test('a nested flow that failed half way is undone with the flow around it; one 
 }, 60_000);
 
 test('what is replayed without a chance to mend a nested flow leaves those around it as they ended', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const { url } = fleet.producer();
   const undo = { type, input: { failures: 2 } };
   const id = await start(fleet, {
@@ -518,7 +526,7 @@ test('nested flows of many flows that end at once, by many workers, while others
 }, 180_000);
 
 test('a service nests typed flows by the client', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const client = createClient({ url: fleet.producer().url });
   const settle = defineFlow('settlement', (flow, { n }: { n: number }) => {
     const first = flow.step('first', step, { give: { n } });
@@ -544,7 +552,7 @@ test('a service nests typed flows by the client', async () => {
 }, 60_000);
 
 test('what cannot be nested is refused, with the place and what to do', async () => {
-  await using fleet = await openFleet({ tasks: ['steps'] });
+  const fleet = shared;
   const { url } = fleet.producer();
   const refused = async (steps: Json): Promise<readonly unknown[]> => {
     const { status, body } = await call(url, 'POST', '/v1/flows', { name: 'test', steps });

@@ -2,20 +2,25 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createClient, defineFlow } from '../../client/src/client.ts';
 import { call } from '../../scripts/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
-import { deadlocks, ended, get, replay, resultOf, start, statesOf, stepOf } from '../support/flows.ts';
+import { deadlocks, ended, get, replay, resultOf, since, start, statesOf, stepOf } from '../support/flows.ts';
 import type { Json, Step } from '../support/flows.ts';
 import { step } from '../support/tasks/steps.ts';
 
 const open = async (): Promise<Fleet> => await openFleet({ tasks: ['steps'], deadLetterHandlers: 1, workers: 2 });
 
+/** Of the tests that change nothing but flows of their own. */
+let shared: Fleet;
+beforeAll(async () => void (shared = await open()), 120_000);
+afterAll(async () => await shared[Symbol.asyncDispose]());
+
 test('results go on as inputs through a chain, a group and the step that joins it, with exact bytes', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const give = { user: { id: 7, 'odd/key': [1.5] }, n: 12345678901234 };
   const id = await start(fleet, {
     steps: {
@@ -69,7 +74,8 @@ test('results go on as inputs through a chain, a group and the step that joins i
 }, 120_000);
 
 test('a step that dies stops its flow; its replay makes what was cancelled anew, and the flow goes on', async () => {
-  await using fleet = await open();
+  const fleet = shared;
+  const before = await fleet.books();
   const id = await start(fleet, {
     steps: {
       a: { type: 'flow.step', input: { failures: 2, give: { n: 1 } } },
@@ -123,11 +129,11 @@ test('a step that dies stops its flow; its replay makes what was cancelled anew,
     { kind: 'finished', state: 'succeeded' },
   ]);
   // Finished steps stay finished, the step for failures ran once, and the cancelled tasks are still to be seen.
-  expect(await fleet.ended()).toMatchObject({ accepted: 7, succeeded: 5, dropped: 2, dead: 0 });
+  expect(since(before, await fleet.ended())).toMatchObject({ accepted: 7, succeeded: 5, dropped: 2, dead: 0 });
 }, 120_000);
 
 test('continue cancels what comes after alone, ignore goes on with null, and a rule of a step wins', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const dies = { type: 'flow.step', input: { failures: 2 } };
   const id = await start(fleet, {
     onFailure: 'continue',
@@ -172,7 +178,7 @@ test('continue cancels what comes after alone, ignore goes on with null, and a r
 }, 120_000);
 
 test('compensate undoes what succeeded, the last first, and a dead undoing can be replayed', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const { journal } = fleet;
   const id = await start(fleet, {
     onFailure: 'compensate',
@@ -237,7 +243,8 @@ test('compensate undoes what succeeded, the last first, and a dead undoing can b
 }, 120_000);
 
 test('a step waits for its signal, once by each name, and expires where that does not come', async () => {
-  await using fleet = await open();
+  const fleet = shared;
+  const before = await fleet.books();
   const { url } = fleet.producer();
   const steps = {
     draft: { type: 'flow.step', input: { ms: 300 } },
@@ -279,11 +286,11 @@ test('a step waits for its signal, once by each name, and expires where that doe
     },
   });
   expect(statesOf(await ended(fleet, never))).toEqual({ draft: 'succeeded', approved: 'expired', last: 'cancelled' });
-  expect(await fleet.ended()).toMatchObject({ dead: 0 });
+  expect(since(before, await fleet.ended())).toMatchObject({ dead: 0 });
 }, 120_000);
 
 test('a flow is cancelled as a whole, and the cancelling of one of its steps is a failure of it', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const { url } = fleet.producer();
   const slow = { type: 'flow.step', input: { ms: 60_000 } };
   const id = await start(fleet, {
@@ -310,7 +317,7 @@ test('a flow is cancelled as a whole, and the cancelling of one of its steps is 
 }, 120_000);
 
 test('one flow at a time about a thing, under fifty who start it at once; a failed one makes room', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const { url } = fleet.producer();
   const body = {
     name: 'coupon',
@@ -391,7 +398,7 @@ test('a group of ten thousand is joined, its invitations are all taken at once, 
 }, 150_000);
 
 test('a flow that failed is retried: what failed or was cancelled is made anew, and from a step all that comes after it', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const { url } = fleet.producer();
   const { journal } = fleet;
   const retry = async (id: string, body: Json = {}): Promise<Json & { status: number }> => {
@@ -456,7 +463,7 @@ test('a flow that failed is retried: what failed or was cancelled is made anew, 
 }, 150_000);
 
 test('a service starts typed flows by the client, each once however often it is sent', async () => {
-  await using fleet = await open();
+  const fleet = shared;
   const { url } = fleet.producer();
   const client = createClient({ url });
   const flow = defineFlow('typed', (steps, { n }: { n: number }) => {
@@ -501,7 +508,8 @@ test('a service starts typed flows by the client, each once however often it is 
 }, 120_000);
 
 test('whoever cancels steps, waiting and running, never stands in the way of flows that move on', async () => {
-  await using fleet = await open();
+  const fleet = shared;
+  const before = await fleet.books();
   const { url } = fleet.producer();
   const steps = Object.fromEntries(
     Array.from({ length: 12 }, (_each, n) => [
@@ -512,7 +520,7 @@ test('whoever cancels steps, waiting and running, never stands in the way of flo
   const ids = await Promise.all(
     Array.from({ length: 60 }, async () => await start(fleet, { name: 'crossing', onFailure: 'continue', steps })),
   );
-  const before = await deadlocks(fleet);
+  const deadlocksBefore = await deadlocks(fleet);
   for (let round = 0; round < 6; round += 1) {
     const flows = await Promise.all(ids.map(async (id) => await get(fleet, id)));
     const targets = flows.flatMap(({ graph }) =>
@@ -527,11 +535,11 @@ test('whoever cancels steps, waiting and running, never stands in the way of flo
         }),
     );
   }
-  const books = await fleet.ended(60_000);
+  const books = since(before, await fleet.ended(60_000));
   expect(books['accepted']).toBe(60 * 12);
   for (const id of ids)
     expect(await get(fleet, id)).toMatchObject({ steps: { open: 0 }, finishedAt: expect.any(String) });
-  expect(await deadlocks(fleet)).toBe(before);
+  expect(await deadlocks(fleet)).toBe(deadlocksBefore);
 }, 150_000);
 
 test('results that are large, deep, or hold what Postgres cannot look into hold up nobody', async () => {

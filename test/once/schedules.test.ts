@@ -1,6 +1,6 @@
 /** Schedules through real processes: each instant once, whatever is killed and whatever clocks say; and what may run beside what. */
 import { join } from 'node:path';
-import { expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { findRoot } from '../../deploy/local-stack/stack.ts';
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
@@ -69,6 +69,11 @@ const missedSince = async (fleet: Fleet, agoMs: number): Promise<void> => {
   });
 };
 
+/** Each test takes its schedules away. */
+let shared: Fleet;
+beforeAll(async () => void (shared = await openFleet({ env: QUICK, tasks: ['well-behaved', 'steps'] })), 120_000);
+afterAll(async () => await shared[Symbol.asyncDispose]());
+
 test('three producers whose clocks differ by minutes, two of them killed: each instant is started once', async () => {
   await using fleet = await openFleet({ producers: 0, env: QUICK });
   const clock = join(findRoot(), 'test/support/shifted-clock.mjs');
@@ -100,7 +105,7 @@ test('three producers whose clocks differ by minutes, two of them killed: each i
 }, 120_000);
 
 test('overlap: skip, queue, cancelRunning', async () => {
-  await using fleet = await openFleet({ env: QUICK });
+  const fleet = shared;
   const slow = fleet.body({ input: { ms: 2_500 } });
 
   await create(fleet, { everyMs: 1_000, task: slow });
@@ -137,7 +142,7 @@ test('overlap: skip, queue, cancelRunning', async () => {
 }, 120_000);
 
 test('three hours without a producer: what is made up for is as the schedule says, one after another', async () => {
-  await using fleet = await openFleet({ env: QUICK });
+  const fleet = shared;
   for (const [catchUp, started, skipped] of [
     ['none', 0, 1],
     ['last', 1, 1],
@@ -159,7 +164,7 @@ test('three hours without a producer: what is made up for is as the schedule say
 }, 120_000);
 
 test('paused nothing starts but what is asked for; resumed, what passed is skipped and named', async () => {
-  await using fleet = await openFleet({ env: QUICK });
+  const fleet = shared;
   await create(fleet, { everyMs: 1_000, overlap: 'allow' });
   await decided(fleet, 1);
   const { body: paused } = await send(fleet, 'POST', '/v1/schedules/test/pause', { reason: 'the bank is closed' });
@@ -182,7 +187,9 @@ test('paused nothing starts but what is asked for; resumed, what passed is skipp
   for (const [index, [from = 0]] of instants.slice(1).entries()) expect(from - (instants[index]?.[1] ?? 0)).toBe(1_000);
   await send(fleet, 'DELETE', '/v1/schedules/test', { reason: 'done' });
   const { rows } = await fleet.database.database.query({
-    text: `select action, actor, detail ->> 'reason' as reason from audit where target = 'test' order by at, action`,
+    text: `select action, actor, detail ->> 'reason' as reason from audit
+            where target = 'test' and at >= (select max(at) from audit where target = 'test' and action = 'schedule.create')
+            order by at, action`,
   });
   expect(rows).toEqual([
     { action: 'schedule.create', actor: 'local', reason: null },
@@ -195,7 +202,7 @@ test('paused nothing starts but what is asked for; resumed, what passed is skipp
 }, 60_000);
 
 test('a run now beside one that has not ended is refused, and names it', async () => {
-  await using fleet = await openFleet({ env: QUICK });
+  const fleet = shared;
   await create(fleet, { cron: '0 0 1 1 *', task: fleet.body({ input: { ms: 3_000 } }) });
   const { body: first } = await send(fleet, 'POST', '/v1/schedules/test/run');
   const second = await send(fleet, 'POST', '/v1/schedules/test/run');
@@ -207,10 +214,11 @@ test('a run now beside one that has not ended is refused, and names it', async (
   await fleet.ended();
   expect((await send(fleet, 'POST', '/v1/schedules/test/run')).status).toBe(202);
   await fleet.ended();
+  await send(fleet, 'DELETE', '/v1/schedules/test');
 }, 60_000);
 
 test('the instant, its date and the name stand in the input; an edit counts from then on', async () => {
-  await using fleet = await openFleet({ env: QUICK, tasks: ['steps'] });
+  const fleet = shared;
   const input = {
     at: { $schedule: 'at' },
     days: [{ $schedule: 'date' }],
@@ -269,10 +277,11 @@ test('the instant, its date and the name stand in the input; an edit counts from
   await decided(fleet, settled.length + 1);
   expect((await send(fleet, 'GET', '/v1/schedules/test')).body).toMatchObject({ state: 'finished', next: [] });
   await fleet.ended();
+  await send(fleet, 'DELETE', '/v1/schedules/test');
 }, 60_000);
 
 test('a flow on a schedule: one at a time, with the date as its business key', async () => {
-  await using fleet = await openFleet({ env: QUICK, tasks: ['steps'] });
+  const fleet = shared;
   const flow = {
     name: 'settlement',
     businessType: 'day',
@@ -306,7 +315,7 @@ test('a flow on a schedule: one at a time, with the date as its business key', a
 }, 60_000);
 
 test('what is not accepted any more is named in the history and stops nothing else', async () => {
-  await using fleet = await openFleet({ env: QUICK });
+  const fleet = shared;
   await create(fleet, { name: 'broken', everyMs: 1_000, overlap: 'allow' });
   await create(fleet, { everyMs: 1_000, overlap: 'allow' });
   await fleet.database.database.query({
@@ -331,6 +340,7 @@ test('what is not accepted any more is named in the history and stops nothing el
   const mend = { everyMs: 60_000, task: fleet.body({}) };
   const mended = await send(fleet, 'PATCH', '/v1/schedules/broken', mend);
   expect([mended.status, mended.body]).toEqual([200, expect.objectContaining({ state: 'active', everyMs: 60_000 })]);
+  await send(fleet, 'DELETE', '/v1/schedules/broken');
   await send(fleet, 'DELETE', '/v1/schedules/test');
   await fleet.ended();
 }, 60_000);

@@ -2,7 +2,7 @@
 import { expect } from '@jest/globals';
 import { call } from '../../scripts/call.ts';
 import { eventually } from './eventually.ts';
-import type { Fleet } from './fleet.ts';
+import type { Books, Fleet } from './fleet.ts';
 
 /** What the API answers. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -86,4 +86,11 @@ export async function deadlocks(fleet: Fleet): Promise<number> {
     text: 'select deadlocks::int4 as n from pg_stat_database where datname = current_database()',
   });
   return (rows[0] as { readonly n: number }).n;
+}
+
+/** How the books have changed. */
+export function since(before: Books, after: Books): Books {
+  return Object.fromEntries(
+    Object.entries(after).map(([name, count]) => [name, count - before[name as keyof Books]]),
+  ) as Books;
 }
