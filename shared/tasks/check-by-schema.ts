@@ -24,7 +24,8 @@ const LONGEST_FIELD = 500;
  * `__proto__`, objects that are not strict what they do not know) is refused by its name. Never throws.
  */
 export function checkBySchema<T>(schema: z.ZodType<T>, given: unknown): CheckedBySchema<T> {
-  const checked = schema.safeParse(given, { error: reasonOf });
+  const checked = parse(schema, given);
+  if (checked.success && !hasLost(given, checked.data)) return { kind: 'ok', value: checked.data };
   const places = checked.success ? lostIn(given, checked.data, []) : placesOf(checked.error.issues, given, []);
   const reasons = new Map<string, string>();
   // One fault a field: a number can break two rules that read alike.
@@ -35,9 +36,13 @@ export function checkBySchema<T>(schema: z.ZodType<T>, given: unknown): CheckedB
   }
   const [first, ...others] = [...reasons].map(([field, reason]) => ({ field, reason }));
   if (first !== undefined) return { kind: 'refused', faults: [first, ...others] };
-  return checked.success
-    ? { kind: 'ok', value: checked.data }
-    : { kind: 'refused', faults: [{ field: 'body', reason: 'is not allowed' }] };
+  return { kind: 'refused', faults: [{ field: 'body', reason: 'is not allowed' }] };
+}
+
+/** With words of its own zod takes four times as long (2026-11: 57 µs in place of 14 for a flow of ten steps), so they are asked for where something is wrong. */
+function parse<T>(schema: z.ZodType<T>, given: unknown): z.ZodSafeParseResult<T> {
+  const checked = schema.safeParse(given);
+  return checked.success ? checked : schema.safeParse(given, { error: reasonOf });
 }
 
 /** Any JSON object, given back as it is: a record of zod would be a copy, without `__proto__`. */
@@ -82,6 +87,15 @@ function isAbsent(given: unknown, path: readonly PropertyKey[]): boolean {
   for (const name of path) {
     if (!isContainer(value) || !Object.hasOwn(value, name)) return true;
     value = value[name as string];
+  }
+  return false;
+}
+
+/** Whether `lostIn` finds anything: most bodies are right, and are not to pay for names of places. */
+function hasLost(given: unknown, made: unknown): boolean {
+  if (given === made || !isContainer(given) || !isContainer(made)) return false;
+  for (const name of Object.keys(given)) {
+    if (!Object.hasOwn(made, name) || hasLost(given[name], made[name])) return true;
   }
   return false;
 }
