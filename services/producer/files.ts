@@ -1,5 +1,5 @@
 /** Files of tasks: lists, links, and the bytes behind a link. */
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { WarrenError, isWarrenError } from '../../shared/errors/warren-error.ts';
 import { signLink, verifyLink } from '../../shared/files/link.ts';
 import type { ByteRange, FileStore } from '../../shared/files/file-store.ts';
@@ -71,15 +71,30 @@ export async function followLink({ db, store, linkSecret, clock }: FilesDeps, pa
   return fileOf(row);
 }
 
-/** The bytes of a file. Throws `file-store-unavailable`, `file-not-found`. */
+/**
+ * The bytes of a file. Throws `file-store-unavailable`, `file-not-found`. It fails where the store has fewer or more than was stored: a client that
+ * was promised them would wait for those that do not come.
+ */
 export async function openFile(deps: FilesDeps, file: StoredFile, range: ByteRange | undefined): Promise<Readable> {
   try {
     if (deps.store === undefined) throw new WarrenError('file-store-missing');
-    return await deps.store.get(file.key, range);
+    const bytes = range === undefined ? file.bytes : range.end - range.start + 1;
+    return Readable.from(exactly(await deps.store.get(file.key, range), bytes), { objectMode: false });
   } catch (thrown) {
     if (isWarrenError(thrown, 'file-store-unavailable')) deps.metrics.fileFailures.add(1, 'get');
     throw thrown;
   }
+}
+
+async function* exactly(body: Readable, bytes: number): AsyncGenerator<Buffer> {
+  let left = bytes;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    left -= chunk.length;
+    if (left < 0) break;
+    yield chunk;
+  }
+  if (left !== 0)
+    throw new WarrenError('file-store-unavailable', { reason: 'the store has another size than was stored' });
 }
 
 async function stateOf(db: Queryable, taskId: string): Promise<string> {
