@@ -1,4 +1,4 @@
-/** The statement of steps that are added to a flow as it runs. What it does stands in `0024_added_steps.sql`. */
+/** The statement of steps that are added to a flow as it runs. What it does stands in `0025_added_steps.sql`. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 
 /**

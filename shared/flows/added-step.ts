@@ -17,7 +17,7 @@ const MOST_FULL_INPUTS = 32;
 /** Levels around an input: the options, the list of inputs. */
 const LEVELS_AROUND = 2;
 
-/** What `add_steps` in `0024_added_steps.sql` takes. */
+/** What `add_steps` in `0025_added_steps.sql` takes. */
 export interface StepToAdd {
   readonly name: string;
   /** Type, queue, priority, maxAttempts, delayMs, onFailure, after, isGroup. */

@@ -3,7 +3,7 @@ import type { StepBody } from './flow-body.ts';
 import type { Placed } from './graph.ts';
 import type { PlannedStep, PlannedTask, StoredReference } from './planned-flow.ts';
 
-/** An empty group as it is stored; `add_steps` in `0024_added_steps.sql` reads it. */
+/** An empty group as it is stored; `add_steps` in `0025_added_steps.sql` reads it. */
 export interface PlannedGroup {
   /** Steps that its members wait for, by their names. */
   readonly after: readonly string[];

@@ -7,7 +7,7 @@ import type { FlowBody, NestedFlowBody, StepBody } from './flow-body.ts';
 /** Dependencies between tasks at most: two groups that follow each other have as many as the product of their sizes. */
 export const MOST_EDGES = 200_000;
 
-/** A reference as it is stored; `flow_reference` in `0027_nested_flows.sql` reads it. `up`: it is meant in the flow so many around this one. */
+/** A reference as it is stored; `flow_reference` in `0024_nested_flows.sql` reads it. `up`: it is meant in the flow so many around this one. */
 export type StoredReference = { readonly path?: readonly string[]; readonly up?: number } & (
   | { readonly step: number }
   /** The result of a step, where that is an object; else an object with it under the name. */

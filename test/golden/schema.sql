@@ -364,9 +364,9 @@ create table flow_steps with (fillfactor=60);
   spec jsonb
   why text
   earlier uuid[] not null default '{}'::uuid[]
+  child_id uuid
   added_by integer
   added_as bytea
-  child_id uuid
   constraint flow_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'undo'::text, 'failure'::text, 'begin'::text])))
   constraint flow_steps_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'ignore'::text])))
   constraint flow_steps_pkey PRIMARY KEY (flow_id, step)
@@ -398,13 +398,13 @@ create table flows with (fillfactor=50);
   finished_at timestamp with time zone
   cancelled_by text
   cancel_reason text
-  groups jsonb
   parent_id uuid
   parent_step integer
   root_id uuid
   is_awaited boolean not null default false
   is_undoing boolean not null default false
   undone_at timestamp with time zone
+  groups jsonb
   constraint flows_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::flow_state, 'failed'::flow_state, 'partial'::flow_state, 'cancelled'::flow_state]))))
   constraint flows_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'compensate'::text])))
   constraint flows_phase_check CHECK ((phase = ANY (ARRAY['steps'::text, 'undo'::text, 'failure'::text])))

@@ -95,7 +95,7 @@ end $$;
 
 -- A page of what the members of a group, or a single step, gave, after the step of a number (-1: from the first), in their order: rows at most
 -- `most`, bytes of results at most `most_bytes`, but the first row has what it has; what is beyond is weighed and not read. A result that is in the store is
--- the reference to its file; `state` is null where the task has been deleted. `looked`: rows that there are, up to one more than `most`.
+-- the reference to its file; `state` is null where the task has been deleted, and for a step that is a flow, which has no task either. `looked`: rows that there are, up to one more than `most`.
 create function page_step_results(of_flow uuid, of_name text, after_step integer, most integer, most_bytes integer)
 returns table (step integer, member integer, task_id uuid, state task_state, result bytea, looked integer) language sql stable rows 200 as $$
   with page as (
@@ -109,7 +109,8 @@ returns table (step integer, member integer, task_id uuid, state task_state, res
       ) t on true
   )
   select w.step, w.member, w.task_id, w.state,
-         coalesce(w.result, case w.state when 'succeeded' then convert_to(result_text(w.task_id), 'UTF8') end),
+         coalesce(w.result, case when w.task_id is null then convert_to(step_result(of_flow, w.step, '{}'), 'UTF8')
+                                 when w.state = 'succeeded' then convert_to(result_text(w.task_id), 'UTF8') end),
          (select count(*) from page)::integer
     from weighed w
    where w.place = 1 or (w.place <= most and w.bytes <= most_bytes)

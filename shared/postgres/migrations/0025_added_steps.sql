@@ -89,7 +89,8 @@ begin
      for no key update;
   if not found then return; end if;
   if of_flow is not null then
-    select * into f from flows w where w.id = of_flow for no key update;
+    perform lock_flows(array[of_flow]);
+    select * into f from flows w where w.id = of_flow;
     select * into adder from flow_steps s where s.flow_id = of_flow and s.step = of_step;
   end if;
   if adder.task_id is distinct from of_task or adder.kind <> 'step' then
@@ -177,7 +178,7 @@ begin
     into source
     from flow_steps s
     cross join lateral (
-      select state, state in ('dead', 'expired', 'cancelled') as has_failed from tasks where id = s.task_id offset 0
+      select v.state, v.state in ('dead', 'expired', 'cancelled', 'failed') as has_failed from state_of_step(s.task_id, s.child_id) v
     ) t
    where s.flow_id = of_flow and s.kind = 'step' and (s.name = any(names) or sibling.step = any(s.next));
   sources := coalesce(source.steps, '{}');
@@ -201,7 +202,9 @@ begin
     select s.name
       from unnest(followers) as u (step)
       cross join lateral (select * from flow_steps w where w.flow_id = of_flow and w.step = u.step offset 0) s
-      cross join lateral (select state from tasks where id = s.task_id and state not in ('blocked', 'cancelled', 'expired') offset 0) t
+      cross join lateral (
+        select v.state from state_of_step(s.task_id, s.child_id) v where v.state not in ('blocked', 'cancelled', 'expired')
+      ) t
      limit 1
   loop
     perform refuse_submission('step-refused', 'name', format('is waited for by %s, which has begun', fault.name));
