@@ -1,6 +1,7 @@
 /** What a schedule is asked for as, over HTTP and in code: plain JSON. */
 import { z } from 'zod';
 import { parseInstant } from '../amqp/message.ts';
+import { stepName } from '../flows/flow-body.ts';
 import { jsonObject } from '../tasks/check-by-schema.ts';
 import { isStorableText } from '../text/storable.ts';
 import { cronFault, isTimeZone } from './calendar.ts';
@@ -11,10 +12,8 @@ export const SCHEDULE_LIMITS = { leastEveryMs: 1_000, mostEveryMs: 31_622_400_00
 
 const INSTANT = 'must be an RFC 3339 instant with an offset, such as 2030-01-31T12:00:00Z';
 const instant = z.string(INSTANT).refine((text) => parseInstant(text) !== undefined, INSTANT);
-const NAME_RULE = 'must be a letter, then letters, digits, "_", "." or "-"; at most 100 characters';
-
-/** Name of a schedule. */
-export const scheduleName = z.string(NAME_RULE).regex(/^[A-Za-z][A-Za-z0-9_.-]{0,99}$/, NAME_RULE);
+/** Name of a schedule: as those of flows and steps are. */
+export const scheduleName = stepName;
 
 const { leastEveryMs, mostEveryMs, jitterMs, catchUp } = SCHEDULE_LIMITS;
 /** What `{"$schedule": …}` may say. */

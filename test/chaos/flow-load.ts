@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { Background } from './background.ts';
 import { bodyOf, drawShape } from './flow-shapes.ts';
 import type { FlowPlan } from './flow-shapes.ts';
 import type { Answer, Log } from './submissions.ts';
@@ -42,9 +43,7 @@ const AGAIN_AFTER_MS = 500;
 export class FlowLoad {
   readonly #deps: FlowLoadDeps;
   readonly #options: FlowLoadOptions;
-  readonly #underWay = new Set<Promise<void>>();
-  readonly #stopping = new AbortController();
-  #loop: Promise<void> | undefined;
+  readonly #background = new Background();
 
   constructor(deps: FlowLoadDeps, options: FlowLoadOptions) {
     this.#deps = deps;
@@ -52,30 +51,27 @@ export class FlowLoad {
   }
 
   start(): void {
-    this.#loop ??= this.#run();
+    this.#background.start(async () => await this.#run());
   }
 
   /** Starts no more, and resolves when every start has its answer. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    await Promise.all(this.#underWay);
+    await this.#background.stop();
   }
 
   async #run(): Promise<void> {
     const { random } = this.#deps;
     const startMs = systemClock.monotonicMs();
-    for (let count = 0; !this.#stopping.signal.aborted; count += 1) {
+    for (let count = 0; !this.#background.signal.aborted; count += 1) {
       const dueMs = startMs + (count / this.#options.perSecond) * 1_000;
-      await systemClock.sleep(Math.max(1, dueMs - systemClock.monotonicMs()), this.#stopping.signal);
+      await systemClock.sleep(Math.max(1, dueMs - systemClock.monotonicMs()), this.#background.signal);
       // The draws do not depend on what was answered, so that a seed gives the same flows.
       const shape = drawShape(random);
       const plan = shape.draw((least, most) => least + Math.floor(random() * (most - least + 1)));
       const choice = random();
-      if (this.#underWay.size >= MOST_UNDER_WAY) continue;
+      if (this.#background.underWay >= MOST_UNDER_WAY) continue;
       const submitting = this.#submit(shape.name, plan, choice);
-      this.#underWay.add(submitting);
-      void submitting.finally(() => this.#underWay.delete(submitting)); // never rejects
+      this.#background.track(submitting);
     }
   }
 

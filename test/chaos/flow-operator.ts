@@ -1,6 +1,7 @@
 /** Operators of flows: they send signals, some twice, cancel flows, and have flows go on that ended as they should not. */
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { Background } from './background.ts';
 import type { FlowSubmission } from './flow-load.ts';
 import { SIGNAL } from './flow-shapes.ts';
 
@@ -28,28 +29,24 @@ export class FlowOperator {
   /** Flows that somebody wanted to go on, whatever was answered. */
   readonly retried = new Set<string>();
   readonly #deps: FlowOperatorDeps;
-  readonly #underWay = new Set<Promise<void>>();
-  readonly #stopping = new AbortController();
-  #loop: Promise<void> | undefined;
+  readonly #background = new Background();
 
   constructor(deps: FlowOperatorDeps) {
     this.#deps = deps;
   }
 
   start(): void {
-    this.#loop ??= this.#run();
+    this.#background.start(async () => await this.#run());
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    await Promise.all(this.#underWay);
+    await this.#background.stop();
   }
 
   async #run(): Promise<void> {
     const { random, flows } = this.#deps;
-    while (!this.#stopping.signal.aborted) {
-      await systemClock.sleep(EVERY_MS, this.#stopping.signal);
+    while (!this.#background.signal.aborted) {
+      await systemClock.sleep(EVERY_MS, this.#background.signal);
       const known = flows().flatMap((each) => (each.flowId === undefined ? [] : [{ ...each, flowId: each.flowId }]));
       const pick = (from: typeof known): (typeof known)[number] | undefined => from[Math.floor(random() * from.length)];
       for (const { flowId, plan } of known.slice(-YOUNGEST)) {
@@ -78,7 +75,6 @@ export class FlowOperator {
       () => undefined,
       () => undefined, // no answer: it may have worked
     );
-    this.#underWay.add(asking);
-    void asking.finally(() => this.#underWay.delete(asking));
+    this.#background.track(asking);
   }
 }

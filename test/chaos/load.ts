@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { Background } from './background.ts';
 import { drawKind, KINDS } from './kinds.ts';
 import type { Kind } from './kinds.ts';
 import type { ChaosPublisher } from './publisher.ts';
@@ -51,9 +52,7 @@ export class Load {
   readonly #deps: LoadDeps;
   readonly #options: LoadOptions;
   readonly #kinds: readonly Kind[];
-  readonly #underWay = new Set<Promise<void>>();
-  readonly #stopping = new AbortController();
-  #loop: Promise<void> | undefined;
+  readonly #background = new Background();
 
   constructor(deps: LoadDeps, options: LoadOptions) {
     this.#deps = deps;
@@ -63,23 +62,21 @@ export class Load {
   }
 
   start(): void {
-    this.#loop ??= this.#run();
+    this.#background.start(async () => await this.#run());
   }
 
   /** Submits no more, and resolves when every submission has its answer. Call it with the links healed. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    await Promise.all(this.#underWay);
+    await this.#background.stop();
   }
 
   async #run(): Promise<void> {
     const { random } = this.#deps;
     const startMs = systemClock.monotonicMs();
     let count = 0;
-    while (!this.#stopping.signal.aborted) {
+    while (!this.#background.signal.aborted) {
       const dueMs = startMs + (count / this.#options.perSecond) * 1_000;
-      await systemClock.sleep(Math.max(1, dueMs - systemClock.monotonicMs()), this.#stopping.signal);
+      await systemClock.sleep(Math.max(1, dueMs - systemClock.monotonicMs()), this.#background.signal);
       // The draws do not depend on what was answered, so that a seed gives the same tasks.
       const door = random() < AMQP_SHARE ? 'amqp' : 'http';
       const size = door === 'http' && random() < BATCH_SHARE ? BATCH_SIZE : 1;
@@ -87,8 +84,8 @@ export class Load {
       const items = Array.from({ length: size }, () => this.#draw(door, isLate));
       const choice = random();
       count += size;
-      if (this.#underWay.size >= MOST_UNDER_WAY) continue;
-      this.#track(door === 'amqp' ? this.#publish(items[0] as Item, choice) : this.#post(items, choice));
+      if (this.#background.underWay >= MOST_UNDER_WAY) continue;
+      this.#background.track(door === 'amqp' ? this.#publish(items[0] as Item, choice) : this.#post(items, choice));
     }
   }
 
@@ -104,11 +101,6 @@ export class Load {
     const deadline =
       deadlineMs === undefined ? undefined : new Date(systemClock.now().getTime() + deadlineMs).toISOString();
     return { key: randomUUID(), kind, priority: Math.floor(random() * 10), input, delayMs, deadline };
-  }
-
-  #track(submitting: Promise<void>): void {
-    this.#underWay.add(submitting);
-    void submitting.finally(() => this.#underWay.delete(submitting)); // neither rejects
   }
 
   async #publish({ key, kind, priority, input, delayMs, deadline }: Item, choice: number): Promise<void> {

@@ -1,6 +1,7 @@
 /** An impatient operator: replays dead letters while all burns, pressing the button twice each time, and cancels tasks. */
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { Background } from './background.ts';
 
 /** One press of the button. `status` is absent where no answer came: it may have worked. */
 export interface Press {
@@ -33,41 +34,32 @@ export class Operator {
   readonly cancelled = new Set<string>();
   readonly #deps: OperatorDeps;
   readonly #seen = new Set<string>();
-  readonly #underWay = new Set<Promise<void>>();
-  readonly #stopping = new AbortController();
-  #loop: Promise<void> | undefined;
+  readonly #background = new Background();
 
   constructor(deps: OperatorDeps) {
     this.#deps = deps;
   }
 
   start(): void {
-    this.#loop ??= this.#run();
+    this.#background.start(async () => await this.#run());
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    await Promise.all(this.#underWay);
-  }
-
-  #track(asking: Promise<void>): void {
-    this.#underWay.add(asking);
-    void asking.finally(() => this.#underWay.delete(asking)); // never rejects
+    await this.#background.stop();
   }
 
   async #run(): Promise<void> {
-    while (!this.#stopping.signal.aborted) {
-      await systemClock.sleep(EVERY_MS, this.#stopping.signal);
+    while (!this.#background.signal.aborted) {
+      await systemClock.sleep(EVERY_MS, this.#background.signal);
       for (const letterId of await this.#openLetters()) {
         if (this.#seen.has(letterId)) continue;
         this.#seen.add(letterId);
         if (this.#deps.random() >= SHARE) continue;
         // Nothing is waited for: a handler that stands still answers late, or never.
-        this.#track(this.#press(letterId));
-        this.#track(this.#press(letterId));
+        this.#background.track(this.#press(letterId));
+        this.#background.track(this.#press(letterId));
       }
-      for (let count = 0; count < CANCELS_PER_ROUND; count += 1) this.#track(this.#cancel());
+      for (let count = 0; count < CANCELS_PER_ROUND; count += 1) this.#background.track(this.#cancel());
     }
   }
 

@@ -1,6 +1,7 @@
 /** Schedules of every second, one whose runs may overlap and one whose runs may not, and an operator who pauses them, has them go on and runs them now. */
 import { call } from '../../scripts/call.ts';
 import { systemClock } from '../../shared/time/clock.ts';
+import { Background } from './background.ts';
 
 /** What it needs. */
 export interface ScheduleLoadDeps {
@@ -24,9 +25,7 @@ const WITHIN_MS = 60_000;
 export class ScheduleLoad {
   readonly #deps: ScheduleLoadDeps;
   readonly #journal: string;
-  readonly #stopping = new AbortController();
-  readonly #underWay = new Set<Promise<void>>();
-  #loop: Promise<void> | undefined;
+  readonly #background = new Background();
 
   constructor(deps: ScheduleLoadDeps, journal: string) {
     this.#deps = deps;
@@ -34,14 +33,12 @@ export class ScheduleLoad {
   }
 
   start(): void {
-    this.#loop ??= this.#run();
+    this.#background.start(async () => await this.#run());
   }
 
   /** Acts no more. Nothing is paused by that: see `pauseAll`. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    await Promise.all(this.#underWay);
+    await this.#background.stop();
   }
 
   /** Pauses them, so that an end comes. Throws where no producer answers in time. */
@@ -51,7 +48,7 @@ export class ScheduleLoad {
 
   async #run(): Promise<void> {
     const { random } = this.#deps;
-    const { signal } = this.#stopping;
+    const { signal } = this.#background;
     for (const [name, overlap, ms] of [
       [ALONE, 'queue', 700],
       [BESIDE, 'allow', 100],
@@ -83,8 +80,7 @@ export class ScheduleLoad {
 
   #post(path: string): void {
     const asking = this.#send('POST', path, { reason: 'chaos' }).then(() => undefined);
-    this.#underWay.add(asking);
-    void asking.finally(() => this.#underWay.delete(asking)); // never rejects
+    this.#background.track(asking);
   }
 
   async #send(method: 'POST', path: string, body: unknown): Promise<number | undefined> {

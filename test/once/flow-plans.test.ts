@@ -272,17 +272,7 @@ test.each([1, 30, 3_000])(
 
     const large = await addGroup(client, 10_000);
     await addGroup(client, 10_000);
-    const plans: string[] = [];
-    client.on('notice', ({ message = '' }) => void plans.push(message));
-    await client.query(`load 'auto_explain'`);
-    for (const setting of [
-      'log_min_duration = 0',
-      'log_analyze = on',
-      'log_level = notice',
-      'log_nested_statements = on',
-    ]) {
-      await client.query(`set auto_explain.${setting}`);
-    }
+    const plans = await listen(client);
     for (const after of [-1, 200, 5_000, 9_800]) {
       for (const [name, text, id] of [
         ['by_flow', readStepResults.text, large.id],
