@@ -142,6 +142,13 @@ const moveOn = async (client: Client, count: number): Promise<void> => {
   );
 };
 
+/** A session with a service's settings, in which each statement keeps the plan that it was first given. */
+const planOnce = async (client: Client): Promise<void> => {
+  await client.query('set search_path = warren');
+  for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
+  await client.query('set plan_cache_mode = force_generic_plan');
+};
+
 /** Every plan that the session makes use of from now on, those inside of functions among them. */
 const listen = async (client: Client): Promise<readonly string[]> => {
   const plans: string[] = [];
@@ -179,9 +186,7 @@ test.each([1, 3, 30])(
   async (before) => {
     await using opened = await openDatabase();
     await using client = await openClient(opened.url);
-    await client.query('set search_path = warren');
-    for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
-    await client.query('set plan_cache_mode = force_generic_plan');
+    await planOnce(client);
     await client.query(`insert into queues (name) values ('default') on conflict do nothing`);
     await client.query(
       `insert into task_types (name, queue, priority, timeout_ms, max_attempts, description, code_version)
@@ -210,9 +215,7 @@ test.each([1, 3, 30])(
   async (before) => {
     await using opened = await openDatabase();
     await using client = await openClient(opened.url);
-    await client.query('set search_path = warren');
-    for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
-    await client.query('set plan_cache_mode = force_generic_plan');
+    await planOnce(client);
     await client.query(addNested(before));
     await client.query('analyze flows, flow_steps, tasks');
     await moveNestedOn(client, 1);
@@ -255,9 +258,7 @@ test.each([1, 30, 3_000])(
   async (before) => {
     await using opened = await openDatabase();
     await using client = await openClient(opened.url);
-    await client.query('set search_path = warren');
-    for (const [name, value] of Object.entries(SERVICE_PLANS)) await client.query(`set ${name} = ${value}`);
-    await client.query('set plan_cache_mode = force_generic_plan');
+    await planOnce(client);
     const small = await addGroup(client, before);
     await client.query('analyze flows, flow_steps, tasks');
     const read = async (
