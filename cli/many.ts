@@ -22,8 +22,13 @@ export interface Many {
   readonly narrow: string;
   /** Members of an answer that count what was done; the first says it in one word. */
   readonly counts: readonly string[];
+  /** Members that count more of what was done, to the same tasks. */
+  readonly besides?: readonly string[];
   renderPreview(answer: ApiAnswer): string;
 }
+
+/** Milliseconds that a request for many may take, so that people see how far it is. */
+export const SLICE_MS = 1_000;
 
 /** What was done in all, by the names of `counts`; `undefined` where it was not begun. */
 export type ManyCounts = Readonly<Record<string, number>>;
@@ -63,33 +68,29 @@ async function goThrough(
   api: ApiClient,
   { many, selected }: { readonly many: Many; readonly selected: number | undefined },
 ): Promise<ManyCounts> {
-  const totals: Record<string, number> = Object.fromEntries(many.counts.map((name) => [name, 0]));
-  const [verb = ''] = many.counts;
+  const { counts, besides = [] } = many;
+  const names = [...counts, ...besides];
+  const totals: Record<string, number> = Object.fromEntries(names.map((name) => [name, 0]));
+  const sum = (): number => counts.reduce((all, name) => all + (totals[name] ?? 0), 0);
+  const [verb = ''] = counts;
   const bar = new Bar(context, selected);
   const said = (): string => `${totals[verb] ?? 0} ${verb} so far`;
   let cursor: string | undefined;
   try {
     for (;;) {
       const { value } = await api.post(many.path, JSON.stringify({ ...many.selection, ...many.order, cursor }));
-      let done = 0;
-      for (const name of many.counts) {
-        const count = numberAt(value, name) ?? 0;
-        totals[name] = (totals[name] ?? 0) + count;
-        done += count;
-      }
+      const before = sum();
+      for (const name of names) totals[name] = (totals[name] ?? 0) + (numberAt(value, name) ?? 0);
       if (value['isPartial'] !== true) return totals;
       cursor = textAt(value, 'nextCursor');
-      if (cursor === undefined && done === 0) {
+      if (cursor === undefined && sum() === before) {
         // The next round would begin at the top again, and end no further down.
         bar.close();
         context.remark(`There may be more that are not found in time; ${many.narrow}.\n`);
         context.exitWith(EXIT_CODES.failed);
         return totals;
       }
-      bar.show(
-        Object.values(totals).reduce((sum, count) => sum + count, 0),
-        said(),
-      );
+      bar.show(sum(), said());
       if (context.io.interrupted.aborted) throw interruptedError();
     }
   } catch (thrown) {

@@ -7,7 +7,7 @@ import type { ApiAnswer } from './api.ts';
 import { usageError } from './cli-error.ts';
 import type { Act, CommandContext } from './context.ts';
 import { TASK_FILTER_HELP } from './filters.ts';
-import { doToMany, previewMany } from './many.ts';
+import { doToMany, previewMany, SLICE_MS } from './many.ts';
 import type { Many } from './many.ts';
 import { instantOrDuration, integerIn, parseDuration, parseInstant } from './parse.ts';
 import { readInput } from './submission.ts';
@@ -15,8 +15,6 @@ import { renderTask, renderTasks } from './task-view.ts';
 import { numberAt, textAt, viewsAt } from './view.ts';
 
 const EXAMPLE_ID = '0198f3a2-7c10-7d3e-9a4b-2f6c1d8e5b70';
-/** Milliseconds that a request for many may take, so that people see how far it is. */
-const SLICE_MS = 1_000;
 
 interface ManyOptions {
   readonly filter?: string;
@@ -230,7 +228,8 @@ function selectionOf(
   return { filter: filter ?? '', ...(all === true ? { all } : {}), ...changes };
 }
 
-function renderPreview({ value }: ApiAnswer, context: CommandContext): string {
+/** How many there are, and the newest of them. */
+export function renderPreview({ value }: ApiAnswer, context: CommandContext): string {
   const selected = numberAt(value, 'selected') ?? 0;
   const samples = viewsAt(value, 'samples');
   const count = `${value['isPartial'] === true ? 'At least ' : ''}${selected} tasks fit`;

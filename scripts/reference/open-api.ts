@@ -62,7 +62,7 @@ export async function describeTaskApi(): Promise<Api> {
       follower: { find: never, watch: never, isFull: false },
       estimates: { finishOf: never },
     });
-    registerLedgerRoutes(app, { db: { query: never }, clock: systemClock });
+    registerLedgerRoutes(app, { db: noDatabase as unknown as Database, clock: systemClock, lapseMs: 1 });
     registerRetentionRoutes(app, {
       db: noDatabase as unknown as Database,
       clock: systemClock,

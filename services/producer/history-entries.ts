@@ -80,7 +80,9 @@ function invitations({ task, attempts, letters, audit }: HistorySources): readon
   // A replay invites the attempt after the one that died; what somebody did with the task itself is told by the instant alone.
   const replayed = new Set(letters.flatMap((row) => (row.state === 'replayed' ? [(row.attempt ?? 0) + 1] : [])));
   const acts = audit.filter(({ target }) => target === task.id).map(({ at }) => at);
-  const before = new Map(attempts.map((row) => [row.attempt + 1, becameOf(row, task)]));
+  const before = new Map(
+    attempts.filter((row) => !isRestoring(row)).map((row) => [row.attempt + 1, becameOf(row, task)]),
+  );
   return [...attempts, own].flatMap(({ attempt, invited_at: at }) => {
     if (at === null || told.has(at.getTime()) || replayed.has(attempt)) return [];
     told.add(at.getTime()); // a task that waits still has the invitation of its attempt before
@@ -95,6 +97,10 @@ function invitations({ task, attempts, letters, audit }: HistorySources): readon
 
 function entriesOfAttempt(row: AttemptRow, task: TaskRow): readonly HistoryEntry[] {
   const { attempt, worker, outcome } = row;
+  if (isRestoring(row)) {
+    const place = { attempt, rank: RANKS.ended, id: '' };
+    return [entry(row.finished_at, place, { kind: 'restored', attempt, by: 'producer', reason: row.error_message })];
+  }
   const became = becameOf(row, task);
   const waits = (became === 'retrying' || became === 'scheduled') && attempt === task.attempt && became === task.state;
   const ended = {
@@ -184,6 +190,11 @@ function becameOf({ attempt, outcome, is_death: isDeath, finished_at: at }: Atte
   if (outcome === 'cancelled') return 'cancelled';
   if (outcome === 'deferred') return 'scheduled';
   return outcome === 'failed' || outcome === 'timeout' ? 'retrying' : 'pending';
+}
+
+/** True for a row that stands for whatever ran between a backup and now: see `liftAttempts`. */
+function isRestoring({ error_code: code }: AttemptRow): boolean {
+  return code === 'restored';
 }
 
 function errorOf(row: AttemptRow): Record<string, unknown> | null {

@@ -179,7 +179,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           { db, store, linkSecret, clock, metrics, log },
           { ...files, depth: config.limits.depth },
         );
-        registerLedgerRoutes(app, { db, clock });
+        registerLedgerRoutes(app, { db, clock, lapseMs: lease.lapseMs });
         registerRetentionRoutes(app, { db, clock, rules });
       },
     },

@@ -80,6 +80,7 @@ export const CATALOGUE = {
     'This letter was never a Warren task and its destination is not on deadLetters.replayDestinations.',
   ),
   'attempt-not-found': wrong(404, 'The task has no attempt with this number.'),
+  'workers-alive': wrong(409, 'Workers are alive; stop all of them first, and wait until their leases have lapsed.'),
   'task-running': wrong(409, 'The task runs, so this cannot be done now; wait until the attempt has ended.'),
   'file-not-found': wrong(404, 'There is no such file; it may have been deleted when its time was over.'),
   'file-store-missing': wrong(

@@ -188,7 +188,7 @@ export async function openTaskApi(
           estimates,
           ...(options.streams === undefined ? {} : { streams: options.streams }),
         });
-        registerLedgerRoutes(app, { db: db.database, clock: systemClock });
+        registerLedgerRoutes(app, { db: db.database, clock: systemClock, lapseMs: 20_000 });
         registerRetentionRoutes(app, { db: db.database, clock: systemClock, rules: readRules(DEFAULT_RETENTION) });
       },
     },

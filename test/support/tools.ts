@@ -33,6 +33,9 @@ export const curl: Tool = { name: 'curl', path: answers('curl', ['--version']) ?
 /** Postgres's psql. */
 export const psql: Tool = { name: 'psql', path: answers('psql', ['--version']) ? 'psql' : undefined };
 
+/** Postgres's pg_dump; its pg_restore comes with it. */
+export const pgDump: Tool = { name: 'pg_dump', path: answers('pg_dump', ['--version']) ? 'pg_dump' : undefined };
+
 /** Prometheus's promtool: `WARREN_TEST_PROMTOOL`, else the one on the path. */
 export const promtool: Tool = {
   name: 'promtool',

@@ -14,11 +14,12 @@ export const historyQuery = z.strictObject(pageQuery.shape);
 const entry = z.looseObject({
   at: instant,
   kind: z
-    .enum(['accepted', 'invited', 'started', 'ended', 'died', 'replayed', 'discarded', 'act', 'finished'])
+    .enum(['accepted', 'invited', 'started', 'ended', 'died', 'replayed', 'discarded', 'act', 'finished', 'restored'])
     .describe(
       'accepted: by whom, through which door. invited: a wait was over (for its instant, for room under a limit, for its queue), or it was invited ' +
         'once more, and it might start. started, ended: of an attempt. died: its dead letter. replayed, discarded: what became of that. ' +
-        'act: what somebody did with the task or a letter of it, from the audit. finished: its end, where that is no death.',
+        'act: what somebody did with the task or a letter of it, from the audit. finished: its end, where that is no death. restored: the database ' +
+        'came from a backup; up to this attempt it may have run meanwhile.',
     ),
   by: z.string().optional().describe('Who or what caused it.'),
   door: z.enum(['http', 'amqp', 'flow', 'schedule']).optional(),
@@ -35,7 +36,10 @@ const entry = z.looseObject({
   hasLogs: z.literal(true).optional().describe('Lines of the attempt are kept: see its logs.'),
   progress: z.object({ fraction: z.number(), step: z.string().optional(), updatedAt: instant }).optional(),
   letterId: id.optional().describe('The dead letter.'),
-  reason: z.string().optional().describe('Why it died, was replayed or discarded, or was cancelled by its flow.'),
+  reason: z
+    .string()
+    .optional()
+    .describe('Why it died, was replayed or discarded, or was cancelled by its flow; how it was restored.'),
   replayId: id.optional().describe('The replay that made it run again.'),
   action: z.string().optional().describe('What was done: task.cancel, task.forget-once, …'),
   role: z.string().optional(),

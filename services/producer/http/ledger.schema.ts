@@ -1,5 +1,6 @@
 /** What `GET /v1/ledger` takes and answers, as the OpenAPI document shows it. */
 import { z } from 'zod';
+import { manyAnswer, manyOrder } from './many.schema.ts';
 import { queryInstant, queryText } from './tasks.schema.ts';
 
 /** Hours of one answer at most. */
@@ -49,4 +50,18 @@ export const ledger = z.object({
       }),
     )
     .describe(`A line an hour and type, newest hour first, at most ${MOST_LINES}.`),
+});
+
+/** Body of a reconciling. */
+export const reconcileBody = z.strictObject(manyOrder);
+
+/** What a reconciling answers. */
+export const reconcileAnswer = z.object({
+  ...manyAnswer,
+  freed: z
+    .int()
+    .optional()
+    .describe('Attempts that ran by the backup, and were taken from their workers, which are gone.'),
+  lifted: z.int().optional().describe('Tasks whose attempt was lifted.'),
+  invited: z.int().optional().describe('Of these, those that were invited once more.'),
 });

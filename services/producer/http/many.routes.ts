@@ -29,7 +29,8 @@ export interface ManyRoutesDeps extends EditDeps {
   readonly metrics: Pick<Metrics, 'edits' | 'cancels'>;
 }
 
-const BODY_LIMITS = { maxBytes: 65_536, maxDepth: 4 } as const;
+/** Of the body of anything that is done to many. */
+export const BODY_LIMITS = { maxBytes: 65_536, maxDepth: 4 } as const;
 const problems = { 400: problem, 401: problem, 403: problem, 503: problem };
 const OPEN = TASK_STATES.filter((state) => !isTerminal(state));
 const WAITING = OPEN.filter((state) => state !== 'running');
@@ -126,16 +127,26 @@ function selectionOf({ filter: text = '', all }: Given, states: readonly TaskSta
   return { filter, text, states };
 }
 
-function requestOf(selection: Selection, { reason, cursor, withinMs }: Given, actor: Actor): ManyRequest {
-  if (reason === undefined) throw new WarrenError('field-invalid', { field: 'reason', reason: 'is missing' });
-  return { ...selection, actor, reason, withinMs, from: decodeCursor(cursor, placeKey) };
+function requestOf(selection: Selection, given: Given, actor: Actor): ManyRequest {
+  return { ...selection, ...orderOf(given, actor) };
 }
 
-function renderPreview({ selected, samples, isPartial }: Awaited<ReturnType<typeof previewMany>>): string {
+/** Who orders it, why, and where it goes on. Throws `field-invalid` without a reason, `cursor-invalid`. */
+export function orderOf(
+  { reason, cursor, withinMs }: Pick<Given, 'reason' | 'cursor' | 'withinMs'>,
+  actor: Actor,
+): Pick<ManyRequest, 'actor' | 'reason' | 'withinMs' | 'from'> {
+  if (reason === undefined) throw new WarrenError('field-invalid', { field: 'reason', reason: 'is missing' });
+  return { actor, reason, withinMs, from: decodeCursor(cursor, placeKey) };
+}
+
+/** The answer of a dry run. */
+export function renderPreview({ selected, samples, isPartial }: Awaited<ReturnType<typeof previewMany>>): string {
   return JSON.stringify({ dryRun: true, selected, samples: samples.map((row) => listedTaskOf(row)), isPartial });
 }
 
-function renderDone({ operation, place }: ManyDone, counts: Readonly<Record<string, number>>): string {
+/** The answer where something was done. */
+export function renderDone({ operation, place }: ManyDone, counts: Readonly<Record<string, number>>): string {
   const next = place === undefined ? {} : { nextCursor: encodeCursor(place) };
   return JSON.stringify({ dryRun: false, operation, ...counts, isPartial: place !== undefined, ...next });
 }

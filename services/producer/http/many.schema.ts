@@ -23,13 +23,8 @@ const when = {
   delayMs: delayMs.describe('Milliseconds from now until the task may start; 0: at once. Not together with runAt.'),
 };
 
-const manyBody = {
-  filter: z
-    .string()
-    .max(FILTER_LIMITS.length)
-    .optional()
-    .describe('The tasks that this filter selects, as in `GET /v1/tasks`.'),
-  all: z.boolean().optional().describe('True: yes, a filter that selects everything is meant.'),
+/** How anything is done to many. */
+export const manyOrder = {
   reason: reasonText.optional().describe('Why, for the record. Required unless dryRun is true.'),
   dryRun: z.boolean().optional().describe('True: only say how many there are, with ten samples.'),
   cursor: z
@@ -43,6 +38,16 @@ const manyBody = {
     .max(LONGEST_WAIT_MS)
     .default(LONGEST_WAIT_MS)
     .describe('Milliseconds after which it answers, with what is done until then.'),
+};
+
+const manyBody = {
+  filter: z
+    .string()
+    .max(FILTER_LIMITS.length)
+    .optional()
+    .describe('The tasks that this filter selects, as in `GET /v1/tasks`.'),
+  all: z.boolean().optional().describe('True: yes, a filter that selects everything is meant.'),
+  ...manyOrder,
 };
 
 /** Body of a cancel of many. */
@@ -85,7 +90,8 @@ export const editHeaders = z.looseObject({
     .describe('Only where the task is still as that ETag says, else 412 precondition-failed.'),
 });
 
-const manyAnswer = {
+/** What is answered of anything that is done to many. */
+export const manyAnswer = {
   dryRun: z.boolean(),
   operation: z.uuid().optional().describe('Id of the line in the audit; the line of each task names it.'),
   selected: z.int().optional().describe('Of a dry run: how many there are.'),
