@@ -23,7 +23,8 @@ const PAINTS: Readonly<Record<Finding['status'], Paint>> = { ok: 'green', warn: 
 export function addDoctorCommand(program: Command, act: Act): void {
   program
     .command('doctor')
-    .description('check configuration, versions, servers, migrations, topology, workers and services')
+    .description('check configuration, versions, servers, rights, migrations, topology, policies, workers and services')
+    .option('--management-url <url>', "RabbitMQ's management API, for its policies and what KEDA sees (MANAGEMENT_URL)")
     .addHelpText(
       'after',
       `
@@ -32,14 +33,15 @@ allowed), 78 when the configuration has faults, else 1.
 
 Examples:
   warren doctor
-  warren doctor --config warren.json --json`,
+  warren doctor --config warren.json --json
+  MANAGEMENT_URL=http://user:password@rabbitmq:15672 warren doctor`,
     )
     .action(
-      act(async (context) => {
+      act<{ readonly managementUrl?: string }>(async (context, options) => {
         const { examine } = await import('./examine.ts');
         const findings: Finding[] = [];
         const width = 16;
-        for await (const finding of examine(context)) {
+        for await (const finding of examine(context, options.managementUrl ?? context.io.env['MANAGEMENT_URL'])) {
           findings.push(finding);
           const { check, status, message, hint } = finding;
           const what = hint === undefined ? '' : `\n${' '.repeat(width + 8)}→ ${escapeText(hint)}`;

@@ -9,6 +9,7 @@ import { toCliError } from './cli-error.ts';
 import type { CommandContext } from './context.ts';
 import { failedFinding } from './doctor.ts';
 import type { Finding } from './doctor.ts';
+import { examineServer } from './examine-server.ts';
 import { queuesOf, withDatabase } from './installation.ts';
 import { countOpenDeadLetters, listLeases, listTaskTypes, readInstallation, readServer } from './installation.sql.ts';
 
@@ -37,8 +38,8 @@ export async function examineDatabase(
       findings.push(migrations);
       if (migrations.status === 'fail') return undefined;
       findings.push(await prefixFinding(database, config.prefix));
-      const { finding, served } = await workersFinding(database, config);
-      findings.push(finding);
+      const { finding, served, workers } = await workersFinding(database, config);
+      findings.push(...(await examineServer(database, config, { clock: context.io.clock, workers })), finding);
       findings.push(...(await contentFindings(database)));
       return { queues: await queuesOf(database, config), served };
     });
@@ -101,19 +102,24 @@ async function prefixFinding(database: Database, prefix: string): Promise<Findin
 async function workersFinding(
   database: Database,
   config: Config,
-): Promise<{ readonly finding: Finding; readonly served: ReadonlySet<string> }> {
+): Promise<{ readonly finding: Finding; readonly served: ReadonlySet<string>; readonly workers: number }> {
   const leases = await run(database, listLeases);
   const alive = leases.filter(({ silent_ms }) => Number(silent_ms) < config.lease.lapseMs);
   const served = new Set(alive.flatMap(({ queues }) => queueNames(queues)));
-  const lapsed = leases.length - alive.length;
+  const workers = alive.length;
+  const lapsed = leases.length - workers;
   if (alive.length === 0) {
     const hint = 'Start one: nothing runs tasks now. A fleet scaled to zero is none either.';
-    return { finding: { check: 'workers', status: 'warn', message: 'none alive', hint }, served };
+    return { finding: { check: 'workers', status: 'warn', message: 'none alive', hint }, served, workers };
   }
   const message = `${alive.length} alive, on ${[...served].join(', ')}`;
-  if (lapsed === 0) return { finding: { check: 'workers', status: 'ok', message }, served };
+  if (lapsed === 0) return { finding: { check: 'workers', status: 'ok', message }, served, workers };
   const hint = 'The reaper of a producer takes lapsed ones away; is a producer running?';
-  return { finding: { check: 'workers', status: 'warn', message: `${message}; ${lapsed} lapsed`, hint }, served };
+  return {
+    finding: { check: 'workers', status: 'warn', message: `${message}; ${lapsed} lapsed`, hint },
+    served,
+    workers,
+  };
 }
 
 async function contentFindings(database: Database): Promise<readonly Finding[]> {

@@ -1,16 +1,18 @@
 /** The checks of `warren doctor`, each a finding or several. None changes anything, none throws. */
 import type { LoadedConfig } from '../shared/config/load.ts';
 import type { Config } from '../shared/config/schema.ts';
+import { DEFAULT_QUEUE } from '../shared/tasks/define-task.ts';
 import { toCliError } from './cli-error.ts';
 import type { CommandContext } from './context.ts';
 import type { Finding } from './doctor.ts';
 import { examineBroker } from './examine-broker.ts';
 import { examineDatabase } from './examine-database.ts';
+import { examineManagement } from './examine-management.ts';
 import { checkServices } from './examine-services.ts';
 import { loadCliConfig } from './installation.ts';
 
-/** Makes every check, in the order in which one stands on the other. */
-export async function* examine(context: CommandContext): AsyncGenerator<Finding> {
+/** Makes every check, in the order in which one stands on the other. `managementUrl`: of RabbitMQ's management API, a secret. */
+export async function* examine(context: CommandContext, managementUrl: string | undefined): AsyncGenerator<Finding> {
   const loaded = examineConfig(context);
   yield* loaded.findings;
   yield nodeFinding(process.versions.node);
@@ -19,6 +21,10 @@ export async function* examine(context: CommandContext): AsyncGenerator<Finding>
   const database = await examineDatabase(context, config);
   yield* database.findings;
   yield* await examineBroker(context, config, database.seen);
+  yield* await examineManagement(context, config, {
+    url: managementUrl,
+    queues: database.seen?.queues ?? [DEFAULT_QUEUE],
+  });
   yield* await checkServices(context);
 }
 

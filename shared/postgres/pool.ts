@@ -55,6 +55,10 @@ const IDLE_IN_TRANSACTION_MS = 10_000;
 const ANSWER_MARGIN_MS = 5_000;
 /** SQLSTATE of a write to a server that takes none. */
 const READ_ONLY = '25006';
+/** SQLSTATE protocol_violation: what PgBouncer answers to settings of a session that it does not know. */
+const POOLED = '08P01';
+const POOLER_HINT =
+  'Name Postgres itself: PgBouncer and its like are not supported, and each process keeps to postgres.poolMax connections.';
 const PLAIN_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
 
 /** One checked-out connection. `release(true)` destroys it. */
@@ -185,7 +189,7 @@ export class Database implements Part, Queryable {
       }
       this.#generations.set(client, this.#generation);
       try {
-        await this.#refuseReadOnly(client, connection);
+        await this.#refuseUnfit(client, connection);
         await this.#listen(client, connection);
         return connection;
       } catch (thrown) {
@@ -225,15 +229,24 @@ export class Database implements Part, Queryable {
     return connection;
   }
 
-  /** A standby, or a primary that a failover made one, answers every question and takes no write: it counts as away. */
-  async #refuseReadOnly(client: pg.PoolClient, connection: Connection): Promise<void> {
-    const { connectTimeoutMs } = this.options;
-    const asked = { text: 'show transaction_read_only', withinMs: connectTimeoutMs };
-    const { rows } = await this.#send(client, connection, asked);
-    if ((rows as [{ transaction_read_only: string }])[0].transaction_read_only === 'off') return;
-    const readOnly = Object.assign(new Error('the server is read-only'), { code: READ_ONLY });
-    this.#sawFailure(readOnly);
-    throw new WarrenError('database-unavailable', { reason: reasonOf(readOnly) }, readOnly);
+  /**
+   * A standby, or a primary that a failover made one, answers every question and takes no write: it counts as away. So does a
+   * pooler that stands before Postgres: it hands one session to many, and our settings, prepared statements and what we listen
+   * for are of a session. It tells another process id at login (postgresql.org, protocol, BackendKeyData) than the server does.
+   */
+  async #refuseUnfit(client: pg.PoolClient, connection: Connection): Promise<void> {
+    const text = `select current_setting('transaction_read_only') as read_only, pg_backend_pid() as pid`;
+    const { rows } = await this.#send(client, connection, { text, withinMs: this.options.connectTimeoutMs });
+    const [{ read_only: readOnly, pid }] = rows as [{ readonly read_only: string; readonly pid: number }];
+    const { processID } = client as pg.PoolClient & { readonly processID: number | null };
+    if (processID !== pid) throw this.#refuse(POOLED, `a connection pooler answers. ${POOLER_HINT}`);
+    if (readOnly !== 'off') throw this.#refuse(READ_ONLY, 'the server is read-only');
+  }
+
+  #refuse(code: string, message: string): WarrenError {
+    const cause = Object.assign(new Error(message), { code });
+    this.#sawFailure(cause);
+    return new WarrenError('database-unavailable', { reason: reasonOf(cause) }, cause);
   }
 
   async #listen(client: pg.PoolClient, connection: Connection): Promise<void> {
@@ -344,5 +357,6 @@ function causeOf(thrown: unknown): unknown {
 function reasonOf(thrown: unknown): string {
   const { message } = toError(thrown);
   const code = codeOf(thrown);
-  return redactText(code === undefined || message.includes(code) ? message : `${code} ${message}`.trim());
+  const hint = code === POOLED && /startup parameter/.test(message) ? `. ${POOLER_HINT}` : '';
+  return redactText(code === undefined || message.includes(code) ? message : `${code} ${message}${hint}`.trim());
 }

@@ -36,6 +36,12 @@ export const psql: Tool = { name: 'psql', path: answers('psql', ['--version']) ?
 /** Postgres's pg_dump; its pg_restore comes with it. */
 export const pgDump: Tool = { name: 'pg_dump', path: answers('pg_dump', ['--version']) ? 'pg_dump' : undefined };
 
+/** PgBouncer. */
+export const pgBouncer: Tool = {
+  name: 'pgbouncer',
+  path: ['pgbouncer', '/usr/sbin/pgbouncer'].find((path) => answers(path, ['--version'])),
+};
+
 /** Prometheus's promtool: `WARREN_TEST_PROMTOOL`, else the one on the path. */
 export const promtool: Tool = {
   name: 'promtool',
