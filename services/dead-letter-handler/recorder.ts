@@ -31,7 +31,7 @@ export interface RecorderDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly random: () => number;
-  readonly metrics: Pick<Metrics, 'deadLetters' | 'invitations'>;
+  readonly metrics: Pick<Metrics, 'deadLetters' | 'invitedAnew'>;
   readonly names: Names;
   /** The consumer of the dead-letter queue; hands each delivery to `take`. */
   readonly consumer: Pick<Consumer, 'start' | 'pause' | 'resume' | 'cancel' | 'close'>;
@@ -197,7 +197,7 @@ export class Recorder implements Part {
       }
       became.set(delivery, row.became as Became);
       if (row.is_first === true && row.reason !== null) metrics.deadLetters.add(1, row.reason);
-      if (row.became === 'invited') metrics.invitations.add(1, 'reconciler');
+      if (row.became === 'invited') metrics.invitedAnew.add(1, 'dead_lettered');
       if (row.became !== 'evidence')
         log.debug('dead invitation without a letter', { taskId: row.task_id, became: row.became });
     }

@@ -26,7 +26,7 @@ import type { Replayer } from './replayer.ts';
 export interface ReplaySenderDeps extends MendDeps, MendWholeDeps {
   readonly db: Database;
   readonly log: Logger;
-  readonly metrics: Pick<Metrics, 'replayed' | 'invitations'>;
+  readonly metrics: Pick<Metrics, 'replayed'>;
   /** Publishes what was invited; never rejects. */
   readonly invite: (row: OutboxRow) => Promise<boolean>;
   /** Sends what never was a task. */
@@ -84,7 +84,6 @@ export class ReplaySender {
         ),
     );
     for (const row of outboxRowsOf(rows, ({ task_id: taskId }) => taskId ?? '')) {
-      metrics.invitations.add(row.invitations.length, 'replay');
       metrics.replayed.add(row.invitations.length, 'task');
       await this.#invite(row);
     }

@@ -36,7 +36,7 @@ import {
 export interface ReplayerDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Database;
   readonly names: Names;
-  readonly metrics: Pick<Metrics, 'replayed' | 'discarded' | 'invitations' | 'published'>;
+  readonly metrics: Pick<Metrics, 'replayed' | 'discarded' | 'published'>;
   /** Publishes what a replay invited; never rejects. */
   readonly invite: (row: OutboxRow) => Promise<boolean>;
   /** Publishes with confirm; see `Publisher.publish`. */
@@ -183,7 +183,6 @@ export class Replayer {
         throw new WarrenError('task-not-found', { id: head.task_id });
       throw closed(now, ifMatch);
     }
-    metrics.invitations.add(1, 'replay');
     metrics.replayed.add(1, 'task');
     const { task_id: taskId, type, queue, priority, generation, outbox_id: id } = row;
     void invite({ id, invitations: [{ taskId, type, queue, priority, generation }] }); // never rejects

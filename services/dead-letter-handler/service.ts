@@ -15,6 +15,7 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import { createBackbone } from '../../shared/tasks/backbone.ts';
 import type { Backbone } from '../../shared/tasks/backbone.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
+import { FleetFigures } from '../../shared/tasks/fleet-figures.ts';
 import { limitsOf } from '../../shared/tasks/submission-limits.ts';
 import { TypeCatalog } from '../../shared/tasks/type-catalog.ts';
 import { addAuditRoutes } from './http/audit.routes.ts';
@@ -53,6 +54,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       random,
       onDelivery: (delivery) => recorder.take(delivery),
       onQueueMissing: async () => await Promise.resolve(topology.declareAgain()),
+      onServerCancel: () => metrics.consumerCancels.add(1, names.dead),
     },
     { queue: names.dead, prefetch: config.deadLetters.prefetch },
   );
@@ -118,6 +120,7 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
     { ...DEFAULT_RUNNER, leaseMs: config.lease.lapseMs },
   );
   const replays = runner.loop();
+  metrics.consumerCancels.add(0, names.dead);
   metrics.consumerRegistered.readFrom(() => Number(consumer.isConsuming), names.dead);
   const http = createHttp(context, {
     backbone,
@@ -136,6 +139,10 @@ export async function createDeadLetterHandler(context: ServiceContext): Promise<
       { name: 'alerts', part: alerts.loop() },
       { name: 'bookkeeping', part: createBookkeeping({ db, clock, log, random, onFailure, metrics }) },
       { name: 'grouper', part: createGrouper({ db, clock, log, random, onFailure, ruleOf }) },
+      {
+        name: 'fleet figures',
+        part: new FleetFigures({ db, clock, log, random, onFailure, metrics }, { name: 'dead letters' }),
+      },
       { name: 'replay publisher', part: publisher },
       { name: 'type catalog', part: catalog },
       fileStorePart(store),

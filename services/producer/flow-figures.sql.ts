@@ -1,11 +1,22 @@
 /** The statements that count flows for the metrics. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 
-/** The instant of now, as text: a `Date` has no microseconds. */
-export const readInstant = statement<[]>()({
-  name: 'read_instant',
-  text: sql`select clock_timestamp()::text as at`,
-  columns: { at: 'text' },
+/** Up to where ends are counted, the instant of now where none ever was; as text: a `Date` has no microseconds. */
+export const readCountedTo = statement<[]>()({
+  name: 'read_counted_to',
+  text: sql`
+    select coalesce((select counted_to from fleet_figures where name = 'fleet'), clock_timestamp())::text as at`,
+  columns: { at: 'text?' },
+});
+
+/** Moves that on; no row where another process counts by now. Index: primary key. */
+export const moveCountedTo = statement<[at: string, process: string]>()({
+  name: 'move_counted_to',
+  text: sql`
+    update fleet_figures set counted_to = $1::text::timestamptz
+     where name = 'fleet' and shown_by = $2::uuid
+    returning name`,
+  columns: { name: 'text' },
 });
 
 /**

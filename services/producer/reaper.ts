@@ -12,7 +12,7 @@ import { followCancelRequests, lapseLeases, readUptime, reapOrphans } from './re
 /** What the reaper needs. */
 export interface ReaperDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Database;
-  readonly metrics: Pick<Metrics, 'reaped'>;
+  readonly metrics: Pick<Metrics, 'reaped' | 'workersLost' | 'attempts'>;
   readonly invite: (row: OutboxRow) => Promise<boolean>;
 }
 
@@ -45,6 +45,7 @@ export function createReaper(deps: ReaperDeps, options: ReaperOptions): Loop {
     if (server === undefined || server.uptime_ms < options.lapseMs || nowMs < judgesFromMs) return false;
 
     for (const lost of await run(deps.db, lapseLeases, options.lapseMs)) {
+      deps.metrics.workersLost.add(1);
       deps.log.warn('worker lost', { workerId: lost.worker, host: lost.host, pid: lost.pid });
     }
     const freed = await retryConflicts(
@@ -52,7 +53,8 @@ export function createReaper(deps: ReaperDeps, options: ReaperOptions): Loop {
       async () => await run(deps.db, reapOrphans, CLAIMS_PER_ROUND, options.maxLostAlone),
     );
     deps.metrics.reaped.add(freed.length);
-    for (const { id, attempt, state } of freed) {
+    for (const { id, attempt, state, type } of freed) {
+      deps.metrics.attempts.add(1, type, 'lost');
       deps.log.warn('attempt lost', { taskId: id, attempt, state });
     }
     for (const row of outboxRowsOf(freed, ({ id }) => id)) void deps.invite(row); // never rejects

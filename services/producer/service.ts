@@ -10,6 +10,7 @@ import type { Service, ServiceContext } from '../../shared/lifecycle/process-mai
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
+import { FleetFigures } from '../../shared/tasks/fleet-figures.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
@@ -39,6 +40,7 @@ import { Ingress } from './ingress.ts';
 import { createLedgerAudit } from './ledger-audit.ts';
 import { createLifecycleEvents } from './lifecycle-events.ts';
 import { createOutboxSweeper } from './outbox-sweeper.ts';
+import { createQueueAges } from './queue-ages.ts';
 import { createQueueDepths } from './queue-depths.ts';
 import { createReaper } from './reaper.ts';
 import { createReconciler } from './reconciler.ts';
@@ -79,6 +81,8 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const canPublish = (): boolean => publishing.isConnected && !publishing.isBlocked;
   const loops = { db, clock, log, random, onFailure, invite, metrics };
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
+  metrics.outboxMaxInvitations.set(producer.outboxMaxRows);
+  const figures = new FleetFigures(loops, { name: 'fleet' });
 
   const estimates = new Estimates({
     db,
@@ -118,6 +122,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
             random,
             onDelivery,
             onQueueMissing: async () => await topology.restore(),
+            onServerCancel: () => metrics.consumerCancels.add(1, names.ingress),
           },
           { queue: names.ingress, prefetch: producer.ingressPrefetch },
         ),
@@ -133,6 +138,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     },
     { limits },
   );
+  metrics.consumerCancels.add(0, names.ingress);
   metrics.consumerRegistered.readFrom(() => Number(ingress.isConsuming), names.ingress);
   const http = new HttpServer(
     {
@@ -238,7 +244,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       { name: 'releaser', part: createReleaser(loops) },
       { name: 'flow timers', part: createFlowTimers(loops) },
       { name: 'scheduler', part: createScheduler({ ...loops, ...schedules }, config.scheduler) },
-      { name: 'flow figures', part: createFlowFigures(loops) },
+      { name: 'flow figures', part: createFlowFigures({ ...loops, figures }) },
       { name: 'fair dispatcher', part: createFairDispatcher(loops) },
       { name: 'retention', part: createRetention(loops, rules, config.retention) },
       { name: 'aging', part: createAging({ ...loops, publish: backbone.invite }, aging) },
@@ -252,6 +258,14 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
           onRead: (queue, ready) => void depths.set(queue, ready),
         }),
       },
+      {
+        name: 'queue ages',
+        part: createQueueAges(
+          { ...loops, queues, readyOf: (queue) => depths.get(queue), isShown: () => figures.areOurs },
+          { lapseMs: lease.lapseMs },
+        ),
+      },
+      { name: 'fleet figures', part: figures },
       { name: 'forgetting', part: createForgetting(loops) },
       {
         name: 'callbacks',

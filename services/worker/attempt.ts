@@ -61,8 +61,8 @@ export interface AttemptDeps {
 
 /** Told what happens; counts it. */
 export interface AttemptObserver {
-  /** `lost`: somebody else decided; `held`: a limit is reached, or the queue is paused. */
-  readonly claimRefused: (kind: 'lost' | 'held') => void;
+  /** `lost`: somebody else decided; `held`: a limit is reached, or the queue is paused; `unknown_type`: this worker does not have it. */
+  readonly claimRefused: (kind: 'lost' | 'held' | 'unknown_type') => void;
   readonly started: (type: TaskType, claim: Claim) => void;
   readonly ended: (type: TaskType, claim: Claim, outcome: Outcome) => void;
   readonly settled: (type: TaskType, claim: Claim, outcome: Outcome, settled: Settled) => void;
@@ -80,6 +80,7 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
     const type = deps.findType(invitation.type);
     if (type === undefined) {
       await deps.deferUnknown(invitation);
+      deps.observe.claimRefused('unknown_type');
       return delivery.ack();
     }
 

@@ -11,11 +11,13 @@ import type { Starts } from './measures.ts';
 import { Slots } from './slots.ts';
 
 /** What the intake needs. */
-export interface IntakeDeps extends Omit<ConsumerDeps, 'onDelivery' | 'onQueueMissing'> {
+export interface IntakeDeps extends Omit<ConsumerDeps, 'onDelivery' | 'onQueueMissing' | 'onServerCancel'> {
   readonly attempt: AttemptDeps;
   /** Full name of a work queue on the broker. */
   readonly queueName: (queue: string) => string;
   readonly onQueueMissing: () => Promise<void>;
+  /** Told each time the broker cancelled the consumer of a queue. */
+  readonly onServerCancel?: (queue: string) => void;
   /** False while Postgres does not answer: then no delivery is taken. */
   readonly canClaim: () => boolean;
   /** True while an operator has paused the queue. */
@@ -160,6 +162,7 @@ export class Intake implements Part {
     const consumer = new Consumer(
       {
         ...this.#deps,
+        onServerCancel: () => this.#deps.onServerCancel?.(queue),
         onDelivery: (delivery) => {
           if (this.#takesNoMore) return delivery.nack();
           const way = handleDelivery(delivery, slots, counting[delivery.priority] ?? attempt).finally(() =>

@@ -54,10 +54,13 @@ export class Leases implements Part {
   #thread: Worker | undefined;
   #running: Promise<void> | undefined;
   #isLeased = false;
+  /** Monotonic; of the start before the first. */
+  #renewedMs: number;
   #leasedListeners: (() => void)[] = [];
 
   constructor(deps: LeasesDeps, options: LeasesOptions) {
     this.#deps = deps;
+    this.#renewedMs = deps.clock.monotonicMs();
     this.#options = options;
   }
 
@@ -69,6 +72,11 @@ export class Leases implements Part {
   /** True while a lease stands, as far as this worker knows. */
   get isLeased(): boolean {
     return this.#isLeased;
+  }
+
+  /** Milliseconds since the lease was taken or renewed. */
+  get ageMs(): number {
+    return this.#deps.clock.monotonicMs() - this.#renewedMs;
   }
 
   /** Resolves once a lease stands, or the signal aborts. */
@@ -169,6 +177,7 @@ export class Leases implements Part {
     const shown = JSON.stringify(queues);
     await run(db, openLease, this.#workerId, hostname(), process.pid, codeVersion, shown, taskTypes, slots);
     this.#isLeased = true;
+    this.#renewedMs = this.#deps.clock.monotonicMs();
     this.#deps.log.info('lease taken', { workerId: this.#workerId });
     for (const listener of this.#leasedListeners.splice(0)) listener();
   }
@@ -179,6 +188,7 @@ export class Leases implements Part {
       case 'renewed':
         metrics.leaseRenewals.add(1, 'renewed');
         this.#missedInRow = 0;
+        this.#renewedMs = this.#deps.clock.monotonicMs();
         if (news.cancels.length > 0) onCancels(news.cancels);
         if (news.claims.length > 0) onClaims(this.#workerId, news.claims);
         return;

@@ -18,7 +18,7 @@ export interface ObserveDeps {
 export function observeAttempts({ metrics, measures, log, nowMs }: ObserveDeps): AttemptObserver {
   const startedMs = new Map<string, number>();
   return {
-    claimRefused: (kind) => metrics.claims.add(1, kind === 'lost' ? 'lost' : 'not_now'),
+    claimRefused: (kind) => metrics.claims.add(1, kind === 'held' ? 'not_now' : kind),
     started: (type, claim) => {
       startedMs.set(`${claim.taskId}/${claim.attempt}`, nowMs());
       metrics.claims.add(1, 'won');

@@ -184,6 +184,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       random,
       queueName: names.queue,
       onQueueMissing: async () => await topology.restore(),
+      onServerCancel: (queue) => metrics.consumerCancels.add(1, queue),
       canClaim: () => db.isAvailable,
       isQueuePaused: (queue) => queueModes.isPaused(queue),
       attempt: {
@@ -219,7 +220,11 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     metrics.inFlight.readFrom(() => line()?.taken ?? 0, queue);
     metrics.waitingDeliveries.readFrom(() => line()?.waiting ?? 0, queue);
     metrics.consumerRegistered.readFrom(() => Number(line()?.isConsuming ?? false), queue);
+    metrics.consumerCancels.add(0, queue);
+    metrics.attemptsStarted.readFrom(() => startedOf(intake, queue), queue);
   }
+  metrics.leaseAgeSeconds.readFrom(() => leases.ageMs / 1_000);
+  for (const answer of ['renewed', 'lost', 'failed'] as const) metrics.leaseRenewals.add(0, answer);
   metrics.abandonedHandlers.readFrom(() => runner.abandonedCount);
 
   const health = new HealthServer(
@@ -283,4 +288,8 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     part,
     describe: () => ({ address: health.url, queues: worker.queues, taskTypes: registry.all().map(({ name }) => name) }),
   };
+}
+
+function startedOf({ starts }: Intake, queue: string): number {
+  return starts.reduce((sum, each) => sum + (each.queue === queue ? each.started : 0), 0);
 }

@@ -43,6 +43,8 @@ export interface ConsumerDeps {
   readonly onDelivery: (delivery: Delivery) => void;
   /** Declares the queue that is not there. The consumer tries again afterwards, with backoff. */
   readonly onQueueMissing?: () => Promise<void>;
+  /** Told each time the broker cancelled the consumer, to count it. */
+  readonly onServerCancel?: () => void;
 }
 
 const BACKOFF: BackoffOptions = { minMs: 100, maxMs: 10_000 };
@@ -281,6 +283,7 @@ export class Consumer implements Part {
     const registered = this.#registered;
     if (registered === undefined || registered.channel !== channel || registered.tag !== tag) return;
     this.#deps.log.warn('consumer cancelled by the broker', { queue: this.#options.queue, tag });
+    this.#deps.onServerCancel?.();
     (channel as CallbackRegister).registerConsumer?.(tag, this.#callback(channel));
     this.#registered = undefined;
     channel.cancel(tag).catch(() => undefined); // only a dead channel fails here, and its death is heard of

@@ -19,6 +19,8 @@ export interface Declared<K extends string, L extends Labels> {
   readonly labels: L;
   /** Upper bounds of a histogram, in seconds. */
   readonly buckets?: readonly number[];
+  /** Concerns the whole installation: shown by one process of a service at a time. */
+  readonly isOfFleet?: true;
 }
 
 const label = <const V extends string>(name: string, values: readonly V[]): Label<V> => ({ name, values });
@@ -34,6 +36,11 @@ const gauge = <const L extends Labels>(name: string, help: string, labels: L): D
   help,
   labels,
 });
+const fleetGauge = <const L extends Labels>(
+  name: string,
+  help: string,
+  labels: L,
+): Declared<'gauge', L> & { readonly isOfFleet: true } => ({ kind: 'gauge', name, help, labels, isOfFleet: true });
 const histogram = <const L extends Labels>(
   name: string,
   help: string,
@@ -47,6 +54,7 @@ const WAIT_SECONDS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 300, 
 const RUN_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600];
 const flow: Label = { name: 'flow' };
 const FLOW_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800];
+const LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const HTTP_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /** The metrics. */
@@ -57,10 +65,11 @@ export const METRICS = {
     { name: 'node' },
   ]),
   // The way in.
-  tasksAccepted: counter('warren_tasks_accepted_total', 'Tasks accepted, by the door they came through.', [
-    taskType,
-    label('door', ['http', 'amqp', 'flow', 'schedule', 'client']),
-  ]),
+  tasksAccepted: counter(
+    'warren_tasks_accepted_total',
+    'Tasks accepted, by the door they came through; not those that programs insert in transactions of their own.',
+    [taskType, label('door', ['http', 'amqp', 'flow', 'schedule'])],
+  ),
   submissionsRefused: counter('warren_submissions_refused_total', 'Submissions refused, by error code.', [
     label('door', ['http', 'amqp']),
     { name: 'code' },
@@ -81,9 +90,6 @@ export const METRICS = {
     [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3_600],
   ),
   // Invitations and publishes.
-  invitations: counter('warren_invitations_total', 'Invitations written to the outbox, by the role that wrote them.', [
-    label('by', ['submit', 'dispatcher', 'worker', 'reaper', 'reconciler', 'aging', 'replay', 'edit']),
-  ]),
   published: counter('warren_published_total', 'Publishes, by what they were and how RabbitMQ answered.', [
     label('what', ['invitation', 'event', 'reply', 'replay', 'alert']),
     label('answer', ['confirmed', 'refused', 'unroutable', 'late', 'lost']),
@@ -98,23 +104,32 @@ export const METRICS = {
     'Ends of tasks that somebody wanted to be told of, by what became of that.',
     [label('kind', ['webhook', 'reply']), label('answer', ['told', 'not_wanted', 'unroutable', 'refused', 'later'])],
   ),
-  outboxRows: gauge('warren_outbox_rows', 'Rows of invitations that RabbitMQ has not confirmed.', []),
-  outboxInvitations: gauge('warren_outbox_invitations', 'Invitations that RabbitMQ has not confirmed.', []),
-  queueReady: gauge(
-    'warren_queue_ready_messages',
-    'Invitations that wait in RabbitMQ, by queue; each producer shows the same.',
-    [queue],
+  outboxRows: fleetGauge('warren_outbox_rows', 'Rows of invitations that RabbitMQ has not confirmed.', []),
+  outboxInvitations: fleetGauge('warren_outbox_invitations', 'Invitations that RabbitMQ has not confirmed.', []),
+  outboxMaxInvitations: fleetGauge(
+    'warren_outbox_max_invitations',
+    'Invitations in the outbox from which on submissions are refused.',
+    [],
   ),
-  queueTurns: gauge(
+  queueReady: fleetGauge('warren_queue_ready_messages', 'Invitations that wait in RabbitMQ, by queue.', [queue]),
+  queueTurns: fleetGauge(
     'warren_queue_turns_waiting',
-    'Tasks that wait for their turn in a fair queue, beside its invitations, counted up to 100000; each producer shows the same.',
+    'Tasks that wait for their turn in a fair queue, beside its invitations, counted up to 100000.',
     [queue],
   ),
+  queueOldestSeconds: fleetGauge(
+    'warren_queue_oldest_seconds',
+    'Seconds since the invitation of the task that waits longest, by queue; what waits on purpose is not counted. 0 where none waits, missing where that is not known.',
+    [queue],
+  ),
+  workersAlive: fleetGauge('warren_workers_alive', 'Workers whose lease stands, by queue that they consume.', [queue]),
   // Runs.
-  attempts: counter('warren_attempts_total', 'Attempts that ended, by outcome.', [
-    taskType,
-    label('outcome', ['succeeded', 'failed', 'timeout', 'deferred', 'interrupted', 'cancelled', 'lost']),
-  ]),
+  attemptsStarted: counter('warren_attempts_started_total', 'Attempts that were started, by queue.', [queue]),
+  attempts: counter(
+    'warren_attempts_total',
+    'Attempts that ended, by outcome; those that were lost with their worker are counted by the producer that found it.',
+    [taskType, label('outcome', ['succeeded', 'failed', 'timeout', 'deferred', 'interrupted', 'cancelled', 'lost'])],
+  ),
   claims: counter('warren_claims_total', 'Deliveries that asked for their task, by answer.', [
     label('answer', ['won', 'lost', 'not_now', 'unknown_type']),
   ]),
@@ -122,11 +137,11 @@ export const METRICS = {
     label('reason', ['concurrency', 'rate', 'paused', 'draining', 'turn']),
   ]),
   settles: counter('warren_settles_total', 'Settles, by answer; fenced: the claim was no longer ours.', [
-    label('answer', ['settled', 'fenced', 'unstorable']),
+    label('answer', ['settled', 'fenced']),
   ]),
   waitSeconds: histogram(
     'warren_wait_seconds',
-    'Seconds from being invited to the start of an attempt.',
+    'Seconds from being invited to the start of an attempt; what a task is put off on purpose is not in it.',
     [taskType],
     WAIT_SECONDS,
   ),
@@ -141,6 +156,11 @@ export const METRICS = {
     '1 while RabbitMQ has confirmed our consumer of this queue.',
     [queue],
   ),
+  consumerCancels: counter(
+    'warren_consumer_cancels_total',
+    'Consumers that RabbitMQ cancelled, by queue: it was deleted or moved, or a delivery was left unanswered for too long.',
+    [queue],
+  ),
   abandonedHandlers: gauge('warren_abandoned_handlers', 'Handlers that still run after their abort.', []),
   lateCompletions: counter('warren_late_completions_total', 'Handlers that ended after they had been given up.', [
     taskType,
@@ -153,6 +173,11 @@ export const METRICS = {
   leaseRenewals: counter('warren_lease_renewals_total', 'Renewals of the lease, by answer.', [
     label('answer', ['renewed', 'lost', 'failed']),
   ]),
+  leaseAgeSeconds: gauge(
+    'warren_lease_age_seconds',
+    'Seconds since this worker renewed its lease, or since its start where it never did.',
+    [],
+  ),
   breakerLateCompletions: counter(
     'warren_breaker_late_completions_total',
     'Calls behind a circuit breaker that succeeded after their timeout had been answered: their effect happened all the same.',
@@ -161,22 +186,19 @@ export const METRICS = {
   breakerOpen: gauge('warren_breaker_open', '1 while the circuit breaker is open.', [{ name: 'breaker' }]),
   // Flows.
   flowsStarted: counter('warren_flows_started_total', 'Flows started, by name.', [flow]),
-  flowsEnded: counter(
-    'warren_flows_ended_total',
-    'Flows that ended, by name and state, half a minute later at most; each producer counts all of them, so take the highest and not the sum.',
-    [flow, label('state', ['succeeded', 'failed', 'partial', 'cancelled'])],
-  ),
+  flowsEnded: counter('warren_flows_ended_total', 'Flows that ended, by name and state, half a minute later at most.', [
+    flow,
+    label('state', ['succeeded', 'failed', 'partial', 'cancelled']),
+  ]),
   flowSeconds: histogram(
     'warren_flow_seconds',
-    'Seconds from the start of a flow to its end, the waits for signals and retries included; each producer counts all of them.',
+    'Seconds from the start of a flow to its end, the waits for signals and retries included.',
     [flow],
     FLOW_SECONDS,
   ),
-  flowsOpen: gauge(
-    'warren_flows_open',
-    'Flows that have not ended, by state, each counted up to 100000; each producer shows the same.',
-    [label('state', ['pending', 'running'])],
-  ),
+  flowsOpen: fleetGauge('warren_flows_open', 'Flows that have not ended, by state, each counted up to 100000.', [
+    label('state', ['pending', 'running']),
+  ]),
   // Roles beside the hot path.
   duePending: counter('warren_due_total', 'Tasks whose time came, by what became of them.', [
     label('became', ['pending', 'expired']),
@@ -187,13 +209,14 @@ export const METRICS = {
   edits: counter('warren_edits_total', 'Tasks edited while they waited.', []),
   invitedAnew: counter(
     'warren_invited_anew_total',
-    'Tasks invited once more, by why: their queue ran empty without them, or they waited long.',
-    [label('why', ['queue_empty', 'waited'])],
+    'Tasks invited once more, by why: their queue ran empty without them, they waited long, or RabbitMQ gave their invitation up.',
+    [label('why', ['queue_empty', 'waited', 'dead_lettered'])],
   ),
+  workersLost: counter('warren_workers_lost_total', 'Workers whose lease lapsed: killed, cut off or blocked.', []),
   reaped: counter('warren_reaped_attempts_total', 'Attempts taken from workers whose lease lapsed.', []),
-  ledgerDifference: gauge(
+  ledgerDifference: fleetGauge(
     'warren_ledger_difference',
-    'Of how many tasks, at the least, row or count is wrong, by the last comparisons; each producer shows the same.',
+    'Of how many tasks, at the least, row or count is wrong, by the last comparisons.',
     [],
   ),
   strandedRows: counter(
@@ -210,18 +233,18 @@ export const METRICS = {
     label('table', ['dead_letters', 'replays', 'flows', 'occurrences', 'failure_group_hours']),
   ]),
   retentionPostponed: counter('warren_retention_postponed_total', 'Steps of retention put off for want of a lock.', []),
-  retentionBehindSeconds: gauge(
+  retentionBehindSeconds: fleetGauge(
     'warren_retention_behind_seconds',
     'Seconds since the first partition of tasks that is still here could have been retired; 0 where none could.',
     [],
   ),
-  tasksOldestSeconds: gauge('warren_tasks_oldest_seconds', 'Seconds since the oldest task was accepted.', []),
-  taskPartitions: gauge('warren_task_partitions', 'Partitions of tasks, the default one among them.', []),
+  tasksOldestSeconds: fleetGauge('warren_tasks_oldest_seconds', 'Seconds since the oldest task was accepted.', []),
+  taskPartitions: fleetGauge('warren_task_partitions', 'Partitions of tasks, the default one among them.', []),
   roundFailures: counter('warren_round_failures_total', 'Rounds of a background role that failed.', [{ name: 'loop' }]),
   // Dead letters.
   deadLetters: counter('warren_dead_letters_total', 'Dead letters recorded, by reason.', [{ name: 'reason' }]),
-  deadLettersOpen: gauge('warren_dead_letters_open', 'Dead letters that are neither replayed nor discarded.', []),
-  deadLettersOldestSeconds: gauge(
+  deadLettersOpen: fleetGauge('warren_dead_letters_open', 'Dead letters that are neither replayed nor discarded.', []),
+  deadLettersOldestSeconds: fleetGauge(
     'warren_dead_letters_oldest_seconds',
     'Seconds since the oldest open dead letter died; 0 without any.',
     [],
@@ -255,6 +278,17 @@ export const METRICS = {
   databaseConnections: gauge('warren_database_connections', 'Connections of the pool, and callers that wait for one.', [
     label('state', ['total', 'idle', 'waiting']),
   ]),
+  eventLoopLagSeconds: histogram(
+    'warren_event_loop_lag_seconds',
+    'By how many seconds a timer was late, tried twice a second: as long as something kept the event loop to itself.',
+    [],
+    LAG_SECONDS,
+  ),
+  eventLoopBusySeconds: counter(
+    'warren_event_loop_busy_seconds_total',
+    'Seconds in which the event loop did something; its rate is a share of one core.',
+    [],
+  ),
   httpRequests: counter('warren_http_requests_total', 'HTTP requests answered, by route and status.', [
     { name: 'route' },
     { name: 'status' },

@@ -13,10 +13,13 @@ const OTHER = 'other';
 export interface Counter<L extends Labels> {
   /** Adds `count`, 0 or more, to the series of these label values. */
   add(count: number, ...values: ValuesOf<L>): void;
+  /** Asks `read`, which never falls, at each scrape instead. */
+  readFrom(read: () => number, ...values: ValuesOf<L>): void;
 }
 
 /** A value that comes and goes. */
 export interface Gauge<L extends Labels> {
+  /** Not a number: it is not known at present, and not shown. */
   set(value: number, ...values: ValuesOf<L>): void;
   /** Asks `read` at each scrape instead. */
   readFrom(read: () => number, ...values: ValuesOf<L>): void;
@@ -41,6 +44,8 @@ export type Metrics = { readonly [K in keyof typeof METRICS]: MetricOf<(typeof M
   readonly contentType: string;
   /** The text that Prometheus scrapes. */
   render(): Promise<string>;
+  /** Shows gauges that concern the whole installation only while `isShown` says so. Until it is called they are always shown. */
+  showFleetWhile(isShown: () => boolean): void;
 };
 
 /** Makes the metrics of a process. `withProcess` adds memory, CPU, garbage collection and the lag of the event loop. */
@@ -51,8 +56,9 @@ export function createMetrics(options: {
 }): Metrics {
   const registry = new prom.Registry();
   const made: Record<string, Series> = {};
+  let isFleetShown = (): boolean => true;
   for (const [key, declared] of Object.entries(METRICS)) {
-    const series = new Series(declared);
+    const series = new Series(declared, () => isFleetShown());
     made[key] = series;
     registry.registerMetric(series as unknown as prom.Metric);
   }
@@ -61,8 +67,11 @@ export function createMetrics(options: {
     ...made,
     contentType: registry.contentType,
     render: async () => await registry.metrics(),
+    showFleetWhile: (isShown: () => boolean) => {
+      isFleetShown = isShown;
+    },
   } as unknown as Metrics;
-  metrics.buildInfo.set(1, options.service, options.version, process.version);
+  metrics.buildInfo.set(1, options.service, options.version === '' ? 'unknown' : options.version, process.version);
   return metrics;
 }
 
@@ -81,14 +90,19 @@ export function listMetrics(): string {
 /** `docs/reference/metrics.md`. */
 export function renderMetricsReference(): string {
   const rows = Object.values(METRICS).map(
-    ({ kind, name, labels, help }) =>
-      `| \`${name}\` | ${kind} | ${(labels as Labels).map((each) => `\`${renderLabel(each).replaceAll('|', '\\|')}\``).join(' ')} | ${help} |`,
+    ({ kind, name, labels, help, ...more }) =>
+      `| \`${name}\` | ${'isOfFleet' in more ? `${kind}, of the fleet` : kind} | ${(labels as Labels).map((each) => `\`${renderLabel(each).replaceAll('|', '\\|')}\``).join(' ')} | ${help} |`,
   );
   return [
     '# Metrics',
     '',
     'For whoever watches Warren. Every service shows these at `/metrics`, beside those of Node.js and the process. Durations',
     'are in seconds. A label without a list takes names; the first 500 are told apart, the rest is `other`.',
+    '',
+    'What is marked *of the fleet* concerns the whole installation and is shown by one producer, of dead letters by one',
+    'dead-letter-handler, at a time: a sum over processes counts it once',
+    '([0032](../decisions/0032-one-process-shows-the-fleet.md)). In the moment in which another process takes over, Prometheus may',
+    'remember both for the length of a scrape; `max by (queue) (…)` is right then, too.',
     '',
     '| metric | kind | labels | meaning |',
     '|---|---|---|---|',
@@ -115,13 +129,15 @@ class Series {
   readonly #declared: Declared<string, Labels>;
   readonly #cells = new Map<string, Cell>();
   readonly #names: readonly Set<string>[];
+  readonly #isFleetShown: () => boolean;
 
-  constructor(declared: Declared<string, Labels>) {
+  constructor(declared: Declared<string, Labels>, isFleetShown: () => boolean) {
     this.name = declared.name;
     this.#declared = declared;
+    this.#isFleetShown = isFleetShown;
     this.#names = declared.labels.map(({ values }) => new Set(values));
-    // A metric without labels shows 0 from the start, so that an alert on it can be told from a missing process.
-    if (declared.labels.length === 0) this.#cell([]);
+    // From nothing to one is no increase to Prometheus. A gauge that nobody has set, though, would be a claim.
+    if (declared.labels.length === 0 && declared.kind !== 'gauge') this.#cell([]);
   }
 
   add(count: number, ...values: readonly string[]): void {
@@ -146,11 +162,13 @@ class Series {
   }
 
   async get(): Promise<unknown> {
-    const { name, help, kind } = this.#declared;
-    const cells = [...this.#cells.values()];
-    const values = cells.flatMap((cell) =>
-      kind === 'histogram' ? this.#distribution(cell) : [{ labels: cell.labels, value: cell.read?.() ?? cell.value }],
-    );
+    const { name, help, kind, isOfFleet } = this.#declared;
+    const cells = isOfFleet === true && !this.#isFleetShown() ? [] : [...this.#cells.values()];
+    const values = cells.flatMap((cell) => {
+      if (kind === 'histogram') return this.#distribution(cell);
+      const value = cell.read?.() ?? cell.value;
+      return Number.isNaN(value) ? [] : [{ labels: cell.labels, value }];
+    });
     return await Promise.resolve({ name, help, type: kind, values, aggregator: 'sum' });
   }
 

@@ -13,6 +13,7 @@ import type { NamedPart } from '../lifecycle/in-order.ts';
 import { Loop } from '../lifecycle/loop.ts';
 import type { LoopDeps } from '../lifecycle/loop.ts';
 import type { Part } from '../lifecycle/part.ts';
+import { createEventLoopWatch } from '../observability/event-loop.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { checkMigrations, claimPrefix } from '../postgres/migrate.ts';
@@ -150,6 +151,7 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
 
   // Stopped from the top: what is still to be published goes out before its connection closes, and the pool closes last.
   const parts: NamedPart[] = [
+    { name: 'event loop watch', part: createEventLoopWatch(deps) },
     { name: 'inviter', part: inviter },
     { name: 'topology', part: topology },
     { name: 'publisher', part: publisher },

@@ -330,6 +330,13 @@ create table files with (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_
   CREATE INDEX files_sweep_at ON files USING btree (sweep_at);
   CREATE INDEX files_task ON files USING btree (task_id, attempt);
 
+create table fleet_figures with (fillfactor=50);
+  name text not null
+  shown_by uuid not null
+  shown_until timestamp with time zone not null
+  counted_to timestamp with time zone
+  constraint fleet_figures_pkey PRIMARY KEY (name)
+
 create table flow_keys;
   business_type text not null
   business_key text not null

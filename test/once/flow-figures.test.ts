@@ -1,10 +1,11 @@
-/** What is counted of flows: their starts by whoever starts them, their ends by each producer from the table, without a scan of it. */
+/** What is counted of flows: their starts by whoever starts them, their ends by one producer from the table, without a scan of it. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createFlowFigures } from '../../services/producer/flow-figures.ts';
 import { countOpenFlows, listEndedFlows } from '../../services/producer/flow-figures.sql.ts';
-import type { Loop } from '../../shared/lifecycle/loop.ts';
+import type { Part } from '../../shared/lifecycle/part.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
+import { FleetFigures } from '../../shared/tasks/fleet-figures.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { partDeps } from '../support/core.ts';
 import { eventually } from '../support/eventually.ts';
@@ -13,27 +14,42 @@ import { aType, openTaskApi, SERVICE_PLANS } from '../support/task-api.ts';
 import type { TestTaskApi } from '../support/task-api.ts';
 
 let api: TestTaskApi;
-const loops: Loop[] = [];
+const loops: Part[] = [];
 beforeAll(async () => {
   api = await openTaskApi([aType('mail.send')]);
 });
 afterAll(async () => {
-  for (const loop of loops) await loop.stop(systemClock.monotonicMs() + 2_000);
+  await stopAll();
   await api[Symbol.asyncDispose]();
 });
 
 const SETTLE_MS = 300;
-/** A producer that counts, and has begun to. */
-async function openCounting(): Promise<Metrics> {
+/** A producer that counts, or would. */
+async function openProducer(): Promise<Metrics> {
   const metrics = createMetrics({ service: 'producer', version: '0', withProcess: false });
-  const loop = createFlowFigures(
-    { ...partDeps, db: api.db.database, metrics },
-    { intervalMs: 20, settleMs: SETTLE_MS },
-  );
-  loops.push(loop);
+  const deps = { ...partDeps, db: api.db.database, metrics };
+  const figures = new FleetFigures(deps, { name: 'fleet', intervalMs: 20, holdMs: 2_000 });
+  const loop = createFlowFigures({ ...deps, figures }, { intervalMs: 20, settleMs: SETTLE_MS });
+  loops.push(loop, figures);
+  await figures.start();
   await loop.start();
-  await eventually(async () => expect(await metrics.render()).toMatch(/^warren_flows_open\{state="pending"\} \d+$/m));
   return metrics;
+}
+
+/** The one producer that counts, and has begun to. */
+async function openCounting(): Promise<Metrics> {
+  await stopAll();
+  const metrics = await openProducer();
+  await hasBegun(metrics);
+  return metrics;
+}
+
+async function hasBegun(metrics: Metrics): Promise<void> {
+  await eventually(async () => expect(await metrics.render()).toMatch(/^warren_flows_open\{state="pending"\} \d+$/m));
+}
+
+async function stopAll(): Promise<void> {
+  for (const part of loops.splice(0)) await part.stop(systemClock.monotonicMs() + 2_000);
 }
 
 const query = async (text: string): Promise<unknown> => (await api.db.database.query({ text })).rows;
@@ -59,9 +75,10 @@ test('starts are counted by name, once each however often they are sent', async 
   ]);
 });
 
-test('ends are counted by name and state from when the producer began, with how long it took, by each producer', async () => {
+test('ends are counted by name and state from when the first producer began, with how long it took, by one producer', async () => {
   await addFlows('before', 'succeeded', 1);
-  const producers = [await openCounting(), await openCounting()];
+  const producers = [await openCounting()];
+  const idle = await openProducer();
   await addFlows('chain', 'succeeded', 3, 2);
   await addFlows('chain', 'failed', 1, 600);
   await addFlows('apart', 'partial', 1);
@@ -80,6 +97,8 @@ test('ends are counted by name and state from when the producer began, with how 
     expect(seconds).toContain('warren_flow_seconds_bucket{flow="chain",le="5"} 3');
     expect(seconds).toContain('warren_flow_seconds_bucket{flow="chain",le="900"} 4');
   }
+  expect(await seriesOf(idle, 'warren_flows_ended_total{')).toEqual([]);
+  expect(await seriesOf(idle, 'warren_flows_open{')).toEqual([]);
   // A flow that is retried ends again.
   await query(`update flows set state = 'running', finished_at = null where state = 'failed'`);
   await query(
@@ -89,6 +108,24 @@ test('ends are counted by name and state from when the producer began, with how 
     expect(await seriesOf(producers[0] as Metrics, 'warren_flows_ended_total')).toContain(
       'warren_flows_ended_total{flow="chain",state="succeeded"} 4',
     ),
+  );
+});
+
+test('who takes over counts on from where the last one came to, what ended in between as well', async () => {
+  const first = await openCounting();
+  await addFlows('over', 'succeeded', 2);
+  await eventually(async () =>
+    expect(await seriesOf(first, 'warren_flows_ended_total{flow="over"')).toEqual([
+      'warren_flows_ended_total{flow="over",state="succeeded"} 2',
+    ]),
+  );
+  await stopAll();
+  await addFlows('over', 'succeeded', 3);
+  const second = await openCounting();
+  await eventually(async () =>
+    expect(await seriesOf(second, 'warren_flows_ended_total{flow="over"')).toEqual([
+      'warren_flows_ended_total{flow="over",state="succeeded"} 3',
+    ]),
   );
 });
 

@@ -34,15 +34,35 @@ test('counters add by batch, per label values', async () => {
   ]);
 });
 
-test('gauges hold what is set or ask at each scrape; without labels they show 0 from the start', async () => {
+test('gauges hold what is set or ask at each scrape, and show nothing before', async () => {
   const metrics = make();
-  expect(await linesOf(metrics, 'warren_outbox_rows')).toEqual(['warren_outbox_rows 0']);
+  expect(await linesOf(metrics, 'warren_outbox_rows')).toEqual([]);
+  expect(await linesOf(metrics, 'warren_edits_total')).toEqual(['warren_edits_total 0']);
   let running = 3;
   metrics.inFlight.readFrom(() => running, 'high');
   running = 4;
   metrics.outboxRows.set(7);
   expect(await linesOf(metrics, 'warren_in_flight')).toEqual(['warren_in_flight_attempts{queue="high"} 4']);
   expect(await linesOf(metrics, 'warren_outbox_rows')).toEqual(['warren_outbox_rows 7']);
+  metrics.outboxRows.set(Number.NaN);
+  expect(await linesOf(metrics, 'warren_outbox_rows')).toEqual([]);
+});
+
+test('what concerns the whole installation is shown only while this process is the one that shows it', async () => {
+  const metrics = make();
+  let isShown = true;
+  metrics.showFleetWhile(() => isShown);
+  metrics.queueReady.set(5, 'default');
+  metrics.inFlight.set(2, 'default');
+  expect(await linesOf(metrics, 'warren_queue_ready')).toEqual(['warren_queue_ready_messages{queue="default"} 5']);
+  isShown = false;
+  expect(await linesOf(metrics, 'warren_queue_ready')).toEqual([]);
+  expect(await linesOf(metrics, 'warren_in_flight')).toHaveLength(1);
+});
+
+test('a version that nobody gave is unknown, since Prometheus knows no empty label', async () => {
+  const metrics = createMetrics({ service: 'producer', version: '', withProcess: false });
+  expect((await linesOf(metrics, 'warren_build_info'))[0]).toContain('service="producer",version="unknown"');
 });
 
 test('histograms add up their buckets', async () => {
