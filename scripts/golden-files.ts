@@ -3,6 +3,7 @@ import { renderConfigReference } from '../shared/config/print.ts';
 import { topologyOf } from '../shared/amqp/topology.ts';
 import { listMetrics } from '../shared/observability/metrics.ts';
 import { renderCli, renderHelpTexts } from './reference/cli.ts';
+import { renderDashboards } from './reference/dashboards.ts';
 import { renderErrors } from './reference/errors.ts';
 import { renderExitCodes } from './reference/exit-codes.ts';
 import { renderHttp } from './reference/http.ts';
@@ -14,7 +15,7 @@ import { renderStates } from './reference/states.ts';
 /** The schema of the database; the one golden file that needs Postgres. */
 export const SCHEMA_FILE = 'test/golden/schema.sql';
 /** Folders that hold nothing but printed files. */
-export const PRINTED_FOLDERS = ['test/golden', 'docs/reference'];
+export const PRINTED_FOLDERS = ['test/golden', 'docs/reference', 'deploy/grafana/dashboards'];
 
 /** Prints all of them. */
 export async function printGoldenFiles(): Promise<ReadonlyMap<string, string>> {
@@ -31,6 +32,7 @@ export async function printGoldenFiles(): Promise<ReadonlyMap<string, string>> {
     ['docs/reference/metrics.md', renderMetrics()],
     ['docs/reference/states.md', renderStates()],
     ['test/golden/metrics.txt', listMetrics()],
+    ...renderDashboards(),
     ['test/golden/openapi.json', json(tasks.document)],
     ['test/golden/openapi-dead-letters.json', json(deadLetters.document)],
     ...(['classic', 'quorum'] as const).map((queueType): [string, string] => [

@@ -50,6 +50,14 @@ export const promtool: Tool = {
   ),
 };
 
+/** A Prometheus: `WARREN_TEST_PROMETHEUS`, else the one on the path. */
+export const prometheus: Tool = {
+  name: 'prometheus',
+  path: [process.env['WARREN_TEST_PROMETHEUS'], 'prometheus'].find(
+    (path) => path !== undefined && answers(path, ['--version']),
+  ),
+};
+
 /** Declares a test that needs a tool; `run` gets its path. Where the tool is absent the test is skipped, and its name says why. */
 export function testWith(tool: Tool, name: string, run: (path: string) => Promise<void>, withinMs = 30_000): void {
   const { path } = tool;
