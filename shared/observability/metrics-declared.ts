@@ -52,6 +52,31 @@ const taskType: Label = { name: 'task_type' };
 const queue: Label = { name: 'queue' };
 const WAIT_SECONDS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3_600];
 const RUN_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600];
+/** Of dead letters. A foreign letter names its reason itself: what is not among these is `other`. */
+const reason: Label = {
+  name: 'reason',
+  values: [
+    'attempts_exhausted',
+    'timeout',
+    'non_retryable',
+    'invalid_input',
+    'result_unstorable',
+    'deadline_passed',
+    'worker_lost',
+    'unknown_type',
+    'id_conflict',
+    'unique_conflict',
+    'invalid_message',
+    'rejected',
+    'expired',
+    'maxlen',
+    'delivery_limit',
+    'unroutable',
+    'unstorable',
+    'unknown',
+    'other',
+  ],
+};
 const flow: Label = { name: 'flow' };
 const FLOW_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800];
 const LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -242,7 +267,7 @@ export const METRICS = {
   taskPartitions: fleetGauge('warren_task_partitions', 'Partitions of tasks, the default one among them.', []),
   roundFailures: counter('warren_round_failures_total', 'Rounds of a background role that failed.', [{ name: 'loop' }]),
   // Dead letters.
-  deadLetters: counter('warren_dead_letters_total', 'Dead letters recorded, by reason.', [{ name: 'reason' }]),
+  deadLetters: counter('warren_dead_letters_total', 'Dead letters recorded, by reason.', [reason]),
   deadLettersOpen: fleetGauge('warren_dead_letters_open', 'Dead letters that are neither replayed nor discarded.', []),
   deadLettersOldestSeconds: fleetGauge(
     'warren_dead_letters_oldest_seconds',

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from '@jest/globals';
+import { LETTER_REASONS } from '../../../../shared/dead-letters/reason.ts';
 import { METRICS } from '../../../../shared/observability/metrics-declared.ts';
 import { createMetrics, listMetrics, renderMetricsReference } from '../../../../shared/observability/metrics.ts';
 import type { Metrics } from '../../../../shared/observability/metrics.ts';
@@ -84,8 +85,20 @@ test('names without end stay 501 series, and hostile ones stay one line', async 
   const lines = await linesOf(metrics, 'warren_late_completions_total');
   expect(lines).toHaveLength(501);
   expect(lines.at(-1)).toBe('warren_late_completions_total{task_type="other"} 1500');
-  metrics.deadLetters.add(1, 'a"b\nwarren_fake 1');
+  metrics.flowsStarted.add(1, 'a"b\nwarren_fake 1');
   expect(await linesOf(metrics, 'warren_fake')).toEqual([]);
+});
+
+test('the reasons of dead letters are those that there are; any other, which a foreign letter made up, is other', async () => {
+  const [{ values = [] }] = METRICS.deadLetters.labels;
+  expect(values.toSorted()).toEqual([...Object.keys(LETTER_REASONS), 'other'].toSorted());
+  const metrics = make();
+  metrics.deadLetters.add(1, 'made-up');
+  metrics.deadLetters.add(1, 'maxlen');
+  expect(await linesOf(metrics, 'warren_dead_letters_total')).toEqual([
+    'warren_dead_letters_total{reason="other"} 1',
+    'warren_dead_letters_total{reason="maxlen"} 1',
+  ]);
 });
 
 test('process metrics come with withProcess', async () => {
