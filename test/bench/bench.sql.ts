@@ -25,3 +25,14 @@ export const listStarts = statement<[]>()({
       from tasks where business_key is not null and started_at is not null`,
   columns: { business_key: 'text?', started_ms: 'float8?' },
 });
+
+/** Bytes of all tables of the schema with their indexes, and bytes of WAL that the server has written so far. */
+export const measureDisk = statement<[]>()({
+  name: 'bench_measure_disk',
+  text: sql`
+    select (select sum(pg_total_relation_size(c.oid))
+              from pg_class c join pg_namespace n on n.oid = c.relnamespace
+             where n.nspname = current_schema() and c.relkind = 'r')::float8 as tables,
+           pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 as wal`,
+  columns: { tables: 'float8?', wal: 'float8?' },
+});

@@ -71,6 +71,11 @@ async function benchBroker(site: Site): Promise<boolean> {
       results.map((result) => read(result)),
       0.5,
     );
+  const perTask = (name: keyof Figures['perTask']): number => median(({ figures }) => figures.perTask[name]);
+  console.log(
+    `  a task: ${whole(perTask('producerUs'))} µs of processor time to accept, ${whole(perTask('workerUs'))} µs to run; ` +
+      `Postgres keeps ${whole(perTask('diskBytes'))} bytes of it and writes ${whole(perTask('walBytes'))} bytes of WAL`,
+  );
   const queueType = results[0]?.ceiling.queueType ?? 'classic';
   return [
     aim(

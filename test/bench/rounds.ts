@@ -1,6 +1,5 @@
 /** The measurements of the benchmark, each on a fleet of real processes. */
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { startProcess } from '../../scripts/fleet.ts';
@@ -15,8 +14,9 @@ import {
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { systemClock } from '../../shared/time/clock.ts';
-import { countEnded, listStarts, processingSpan } from './bench.sql.ts';
+import { countEnded, listStarts, measureDisk, processingSpan } from './bench.sql.ts';
 import { benchEnvironment } from './environment.ts';
+import { cpuMs, residentMb } from './process-figures.ts';
 import { createSender } from './sender.ts';
 
 /** Where a round runs. */
@@ -41,6 +41,14 @@ export interface Figures {
   readonly startP50Ms: number;
   readonly startP99Ms: number;
   readonly memoryMb: Readonly<Record<string, number>>;
+  readonly perTask: {
+    /** Microseconds of processor time, to accept it and to run it. */
+    readonly producerUs: number;
+    readonly workerUs: number;
+    /** What a finished task takes on Postgres's disk, indexes and all, and what its life writes to the log of changes (WAL). */
+    readonly diskBytes: number;
+    readonly walBytes: number;
+  };
 }
 
 /** Bare consume and ack. */
@@ -107,9 +115,13 @@ async function measure(
   const latencies = await startLatencies(producer.url, db, load.latencySeconds);
   await first.stop(); // accepting is measured alone
 
-  const acceptedPerSecond = await accept(producer.url, load.tasks);
+  const [before] = await run(db, measureDisk);
+  const accepting = await cpuSpent(producer.pid, async () => await accept(producer.url, load.tasks));
+  const acceptedPerSecond = accepting.result;
   const worker = await start('worker', 'worker-1');
-  await untilEnded(db);
+  const running = await cpuSpent(worker.pid, async () => await untilEnded(db));
+  const [after] = await run(db, measureDisk);
+  const perTask = (total: number): number => total / load.tasks;
   const [span] = await run(db, processingSpan);
   const processedPerSecond = (span?.tasks ?? 0) / (span?.seconds ?? Number.NaN);
   const memoryMb = Object.fromEntries(
@@ -121,7 +133,19 @@ async function measure(
     startP50Ms: percentile(latencies, 0.5),
     startP99Ms: percentile(latencies, 0.99),
     memoryMb,
+    perTask: {
+      producerUs: perTask(accepting.ms * 1_000),
+      workerUs: perTask(running.ms * 1_000),
+      diskBytes: perTask((after?.tables ?? Number.NaN) - (before?.tables ?? Number.NaN)),
+      walBytes: perTask((after?.wal ?? Number.NaN) - (before?.wal ?? Number.NaN)),
+    },
   };
+}
+
+async function cpuSpent<T>(pid: number, work: () => Promise<T>): Promise<{ readonly ms: number; readonly result: T }> {
+  const before = await cpuMs(pid);
+  const result = await work();
+  return { ms: (await cpuMs(pid)) - before, result };
 }
 
 /** Tasks per second through the HTTP door, in batches. */
@@ -177,11 +201,6 @@ async function startLatencies(producerUrl: string, db: Database, seconds: number
     const isWarmUp = Number(key?.slice(LATENCY_KEY.length)) < WARM_UP_SECONDS * RATE_PER_SECOND;
     return sent === undefined || startedMs === null || isWarmUp ? [] : [startedMs - sent];
   });
-}
-
-async function residentMb(pid: number): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? Number.NaN) / 1_024;
 }
 
 /** The value below which `share` of the sorted values lie. */

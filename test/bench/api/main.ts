@@ -2,7 +2,6 @@
  * `make bench-api`: the Task API of a real producer beside many tasks. BENCH_ROWS says how many (default 10 000 000), BENCH_SECONDS
  * how long each load lasts. Prints each aim as `aim …: met` or `aim …: missed`; a missed one is exit 1.
  */
-import { readFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { findRoot } from '../../../deploy/local-stack/stack.ts';
@@ -18,6 +17,7 @@ import {
 import { toError } from '../../../shared/errors/to-error.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
 import { aim } from '../aim.ts';
+import { cpuMs } from '../process-figures.ts';
 import { percentile } from '../rounds.ts';
 import { QUERIES, fillTasks, findIds, queriesOver } from './filling.ts';
 import { generateLoad } from './load-plan.ts';
@@ -177,12 +177,6 @@ async function loadProducer(root: string, { url, pid }: ServiceProcess, what: st
       `µs a request, generator ${result.cores.toFixed(2)} cores`,
   );
   return result;
-}
-
-/** Milliseconds of processor time of a process, of all its threads. In hundredths of a second: Linux's USER_HZ is 100. */
-async function cpuMs(pid: number): Promise<number> {
-  const fields = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1]?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 function environmentOf(site: {
