@@ -1,5 +1,6 @@
 /** The HTTP client of the Task API and the Dead Letter API. Answers keep their bytes, so that `--json` shows what came. */
 import { codeOf, toError } from '../shared/errors/to-error.ts';
+import { tlsFailure } from '../shared/tls/tls-failure.ts';
 import { CATALOGUE } from '../shared/errors/catalogue.ts';
 import type { Clock } from '../shared/time/clock.ts';
 import { CliError, exitCodeOf, withHint } from './cli-error.ts';
@@ -258,12 +259,23 @@ function readProblem(response: Response, value: Readonly<Record<string, unknown>
   });
 }
 
+/** The servers ask for no certificate; a proxy before them may. */
+const TLS_NAMES = { ca: '--ca-file or WARREN_CA_FILE', cert: 'a program that has one: warren has none' };
+
 /** `fetch failed` says nothing; its cause does. */
 function reasonOf(thrown: unknown): string {
   const error = toError(thrown);
   const cause = error.cause === undefined ? error : toError(error.cause);
   const code = codeOf(cause);
   if (code === 'ECONNREFUSED') return 'nothing listens there';
+  const tls = tlsFailure(cause, TLS_NAMES);
+  if (tls !== undefined) return tls;
+  if (/wrong.version.number|packet length too long/i.test(`${code} ${cause.message}`)) {
+    return 'the server speaks no TLS there; write http:// where it is meant to';
+  }
+  if (code === 'UND_ERR_SOCKET' || code === 'ECONNRESET') {
+    return 'the server hung up; where it speaks TLS, write https://';
+  }
   if (code === 'ENOTFOUND') return 'the host name is not known';
   const message = cause.message === '' ? error.message : cause.message;
   return code === undefined || message.includes(code) ? message : `${code} ${message}`;

@@ -17,6 +17,7 @@ export interface CommonOptions {
   readonly url?: string;
   readonly deadLettersUrl?: string;
   readonly tokenFile?: string;
+  readonly caFile?: string;
   readonly config?: string;
 }
 
@@ -57,7 +58,7 @@ export function createContext(command: Command, io: CliIo, exitWith: (code: Exit
   const isJson = options.json === true;
   const client = async (given: string | undefined, setting: string, fallback: string): Promise<ApiClient> =>
     new ApiClient(
-      { fetch: io.fetch, clock: io.clock, interrupted: io.interrupted },
+      { fetch: await chooseFetch(options, io), clock: io.clock, interrupted: io.interrupted },
       {
         baseUrl: checkUrl(given ?? nonEmpty(io.env[setting]) ?? fallback, setting),
         token: await readToken(options, io),
@@ -104,6 +105,14 @@ function checkUrl(text: string, setting: string): string {
   if (url.username !== '' || url.password !== '') return fail('holds a password; use WARREN_TOKEN_FILE instead');
   if (url.search !== '' || url.hash !== '') return fail('must end with its path');
   return url.href.replace(/\/+$/, '');
+}
+
+/** --ca-file, else WARREN_CA_FILE, else what node trusts. */
+async function chooseFetch(options: CommonOptions, io: CliIo): Promise<typeof globalThis.fetch> {
+  const file = options.caFile ?? nonEmpty(io.env['WARREN_CA_FILE']);
+  if (file === undefined) return io.fetch;
+  const { fetchTrusting } = await import('./fetch.ts');
+  return await fetchTrusting(file, options.caFile === undefined ? 'WARREN_CA_FILE' : '--ca-file');
 }
 
 /** --token-file, else WARREN_TOKEN, else WARREN_TOKEN_FILE; an option that was typed wins over what is inherited. */

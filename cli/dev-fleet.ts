@@ -9,6 +9,7 @@ import type { Config } from '../shared/config/schema.ts';
 import { inOrder } from '../shared/lifecycle/in-order.ts';
 import type { NamedPart } from '../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../shared/lifecycle/process-main.ts';
+import { toError } from '../shared/errors/to-error.ts';
 import { createLogger } from '../shared/observability/log.ts';
 import { silentLogger } from '../shared/observability/silent-log.ts';
 import { claimPrefix, migrate } from '../shared/postgres/migrate.ts';
@@ -150,15 +151,26 @@ async function untilReady(context: CommandContext, addresses: readonly (string |
   const untilMs = io.clock.monotonicMs() + READY_WITHIN_MS;
   for (const address of addresses) {
     while (address !== undefined && !io.interrupted.aborted) {
-      const answer = await io.fetch(`${address}/readyz`);
-      const told = await answer.text();
-      if (answer.ok) break;
+      const { isReady, told } = await askReady(io, address);
+      if (isReady) break;
       if (io.clock.monotonicMs() > untilMs) {
         context.remark(`${address} is not ready yet: ${escapeText(told.trim())}\n`);
         break;
       }
       await io.clock.sleep(READY_POLL_MS, io.interrupted);
     }
+  }
+}
+
+async function askReady(
+  { fetch }: CommandContext['io'],
+  address: string,
+): Promise<{ readonly isReady: boolean; readonly told: string }> {
+  try {
+    const answer = await fetch(`${address}/readyz`);
+    return { isReady: answer.ok, told: await answer.text() };
+  } catch (thrown) {
+    return { isReady: false, told: toError(toError(thrown).cause ?? thrown).message };
   }
 }
 

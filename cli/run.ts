@@ -70,6 +70,10 @@ export function createProgram(io: CliIo, exitWith: (code: ExitCode) => void): Co
     .option('--url <url>', 'the Task API (WARREN_URL; default http://127.0.0.1:8080)')
     .option('--dead-letters-url <url>', 'the Dead Letter API (WARREN_DEAD_LETTERS_URL; default http://127.0.0.1:8081)')
     .option('--token-file <file>', 'file that holds the bearer token (else WARREN_TOKEN, WARREN_TOKEN_FILE)')
+    .option(
+      '--ca-file <file>',
+      'certificates (PEM) to trust where the APIs are https (WARREN_CA_FILE; default those of node)',
+    )
     .option('--config <file>', 'configuration of dev, doctor, migrate, topology, types, config (WARREN_CONFIG)')
     .addHelpText('after', () => `\nExit codes:\n${renderExitCodes()}\n\nExamples:\n${EXAMPLES}`)
     .exitOverride()

@@ -17,6 +17,8 @@ import type { ClientDeps, Limit } from './time.ts';
 export interface AmqpOptions {
   /** `amqp://user:password@host:port/vhost`. A secret. */
   readonly amqpUrl: string;
+  /** For `amqps://`: certificates in PEM to trust, and those to show the broker. Default: the system's, and none. The key is a secret. */
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
   /** Prefix of the installation's names. Default `warren`. */
   readonly prefix?: string;
   /** Names this program where the broker does not know the user: message ids are counted per publisher. Default `warren-client`. */
@@ -199,6 +201,7 @@ export class AmqpClient {
       );
     });
     const connection = await amqplib.connect(this.#options.amqpUrl, {
+      ...this.#options.tls,
       timeout: 10_000,
       clientProperties: { connection_name: this.#options.appId ?? 'warren-client' },
     });

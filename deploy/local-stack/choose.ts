@@ -24,6 +24,7 @@ export interface Site {
   /** Folder of the instance. */
   readonly dir: string;
   readonly tell: (line: string) => void;
+  readonly brokerLines?: readonly string[];
 }
 
 /** A private broker from the first place that has one. Throws a StackFailure that names every way. */
@@ -100,7 +101,7 @@ async function optionsOf(site: Site, folder: string): Promise<PrivateServerOptio
   const { user } = site.home;
   const dir = join(site.dir, folder);
   await mkdirFor(dir, user);
-  return { dir, name: site.name, user, tell: site.tell };
+  return { dir, name: site.name, user, tell: site.tell, brokerLines: site.brokerLines ?? [] };
 }
 
 function dockerOptions(site: Site, service: 'rabbitmq' | 'postgres'): DockerServerOptions {

@@ -113,7 +113,7 @@ export class PrivateBroker implements ServerControl {
 
   async #writeConfiguration(state: ServerState): Promise<void> {
     const files = {
-      'rabbitmq.conf': renderConfiguration(state, this.#binaries.hasManagement),
+      'rabbitmq.conf': renderConfiguration(state, this.#binaries.hasManagement, this.#options.brokerLines),
       enabled_plugins: this.#binaries.hasManagement ? '[rabbitmq_management].\n' : '[].\n',
       'rabbitmq-env.conf': '', // in the place of the machine's own under /etc
     };
@@ -168,7 +168,7 @@ export function brokerUrlOf({ user, password, ports }: ServerState): string {
 }
 
 /** The text of `rabbitmq.conf`. `default_user` is made at the first start, in the place of `guest`. */
-export function renderConfiguration(state: ServerState, hasManagement: boolean): string {
+export function renderConfiguration(state: ServerState, hasManagement: boolean, more: readonly string[] = []): string {
   const lines = [
     `listeners.tcp.1 = 127.0.0.1:${state.ports['amqp'] ?? 0}`,
     `default_user = ${state.user}`,
@@ -180,5 +180,5 @@ export function renderConfiguration(state: ServerState, hasManagement: boolean):
   if (hasManagement) {
     lines.push('management.tcp.ip = 127.0.0.1', `management.tcp.port = ${state.ports['management'] ?? 0}`);
   }
-  return `${lines.join('\n')}\n`;
+  return `${[...lines, ...more].join('\n')}\n`;
 }

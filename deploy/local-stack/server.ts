@@ -27,6 +27,8 @@ export interface PrivateServerOptions {
   readonly name: string;
   readonly user: ServerUser | undefined;
   readonly tell: (line: string) => void;
+  /** Further lines of `rabbitmq.conf`. Default: none. */
+  readonly brokerLines?: readonly string[];
 }
 
 /** Milliseconds that a private server may take to answer: ten times what it takes on two idle cores. */

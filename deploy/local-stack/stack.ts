@@ -32,6 +32,8 @@ export interface StackOptions {
   readonly onlyPrivate?: boolean;
   /** One server alone; what `Stack` says of the other is then empty. Default: both. */
   readonly only?: 'broker' | 'database';
+  /** Further lines of a private broker's `rabbitmq.conf`, taken at its start. A container has none of them. Default: none. */
+  readonly brokerLines?: readonly string[];
   /** Takes one line per step. Default: nothing is said. */
   readonly log?: (line: string) => void;
 }
@@ -196,7 +198,9 @@ async function stopServers(site: Site): Promise<void> {
   for (const server of dockerServers(site)) await server.stop();
 }
 
-async function openSite({ name, root = findRoot(), log }: Pick<StackOptions, 'name' | 'root' | 'log'>): Promise<Site> {
+type SiteOptions = Pick<StackOptions, 'name' | 'root' | 'log' | 'brokerLines'>;
+
+async function openSite({ name, root = findRoot(), log, brokerLines = [] }: SiteOptions): Promise<Site> {
   if (!/^[a-z][a-z0-9-]{0,19}$/.test(name))
     throw new StackFailure(`${name} is not a name for an instance: a-z, 0-9, -`);
   const home = await openHome(root);
@@ -204,7 +208,7 @@ async function openSite({ name, root = findRoot(), log }: Pick<StackOptions, 'na
   await mkdir(dir, { recursive: true });
   // As root, the servers' user passes through; each folder of a server is its own.
   if (home.user !== undefined) for (const each of [dirname(dir), dir]) await chmod(each, 0o711);
-  return { root, home, name, dir, tell: log ?? (() => undefined) };
+  return { root, home, name, dir, tell: log ?? (() => undefined), brokerLines };
 }
 
 async function lockServers(site: Site): Promise<Lock> {

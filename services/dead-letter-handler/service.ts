@@ -14,6 +14,7 @@ import { createMetrics } from '../../shared/observability/metrics.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import { createBackbone } from '../../shared/tasks/backbone.ts';
 import type { Backbone } from '../../shared/tasks/backbone.ts';
+import { TlsFiles } from '../../shared/tls/tls-files.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { FleetFigures } from '../../shared/tasks/fleet-figures.ts';
 import { limitsOf } from '../../shared/tasks/submission-limits.ts';
@@ -222,6 +223,7 @@ function createHttp(
     {
       host: config.http.host,
       port: config.http.deadLetterHandlerPort,
+      tls: new TlsFiles(log, 'http', config.http),
       tokens: config.http.tokens,
       bodyBytes: config.limits.messageBytes,
       title: 'Warren Dead Letter API',

@@ -11,6 +11,7 @@ import { createMetrics } from '../../shared/observability/metrics.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
 import { FleetFigures } from '../../shared/tasks/fleet-figures.ts';
+import { TlsFiles } from '../../shared/tls/tls-files.ts';
 import { newId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Acceptance, Submission } from '../../shared/tasks/submission.ts';
@@ -192,6 +193,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     {
       host: config.http.host,
       port: config.http.producerPort,
+      tls: new TlsFiles(log, 'http', config.http),
       tokens: config.http.tokens,
       bodyBytes: config.limits.messageBytes,
       title: 'Warren Task API',

@@ -14,6 +14,7 @@ import { createMetrics } from '../../shared/observability/metrics.ts';
 import { Breakers } from '../../shared/resilience/breaker.ts';
 import { announceQueues, announceTypes } from '../../shared/tasks/announce.ts';
 import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
+import { TlsFiles } from '../../shared/tls/tls-files.ts';
 import { describeTask } from '../../shared/tasks/define-task.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
@@ -246,7 +247,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         { name: 'draining', check: () => (intake.isDraining ? 'the worker stops' : undefined) },
       ],
     },
-    { host: config.http.host, port: config.http.workerPort },
+    { host: config.http.host, port: config.http.workerPort, tls: new TlsFiles(log, 'http', config.http) },
   );
   const announcement: Part = {
     start: async () =>

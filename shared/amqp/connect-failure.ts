@@ -1,6 +1,7 @@
 /** Says in one line why a connection could not be made. */
 import { codeOf, toError } from '../errors/to-error.ts';
 import { WarrenError } from '../errors/warren-error.ts';
+import { tlsFailure, tlsSettingsOf } from '../tls/tls-failure.ts';
 import type { BrokerAddress } from './address.ts';
 
 /**
@@ -21,7 +22,11 @@ export function connectFailure(thrown: unknown, address: BrokerAddress): WarrenE
     const reason = 'there is no such virtual host, or the user may not use it';
     return new WarrenError('broker-refused-login', { ...facts, user: address.username, reason });
   }
-  return new WarrenError('broker-unavailable', { ...facts, reason: reasonOf(text, codeOf(error), address) }, error);
+  return new WarrenError(
+    'broker-unavailable',
+    { ...facts, reason: tlsFailure(error, tlsSettingsOf('amqp')) ?? reasonOf(text, codeOf(error), address) },
+    error,
+  );
 }
 
 const NO_TLS = 'the server does not speak TLS there; use amqp:// or its TLS port';

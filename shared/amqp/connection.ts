@@ -4,12 +4,12 @@
  */
 import { AmqpConnectionManagerClass } from 'amqp-connection-manager';
 import type { ChannelModel } from 'amqplib';
-import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import { toError } from '../errors/to-error.ts';
 import { isWarrenError, WarrenError } from '../errors/warren-error.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Clock } from '../time/clock.ts';
+import type { TlsFiles } from '../tls/tls-files.ts';
 import { parseAddress } from './address.ts';
 import type { BrokerAddress } from './address.ts';
 import { backoffMs } from './backoff.ts';
@@ -35,8 +35,8 @@ export interface AmqpOptions {
   readonly reconnectMaxMs: number;
   /** Milliseconds without a byte after which an attempt to connect is given up. Default 10 000. */
   readonly connectTimeoutMs: number;
-  /** Certificates and checks for `amqps://`, as `node:tls` takes them. Default: the system's. */
-  readonly tls?: TlsOptions;
+  /** Certificates for `amqps://`, read at each attempt to connect. Default: the system's. */
+  readonly tls?: TlsFiles;
 }
 
 /** Defaults of all that has one. */
@@ -141,7 +141,7 @@ export class AmqpConnection implements Part, ChannelSource {
     return new SupervisedChannel({ ...this.#deps, source: this }, role, { minMs, maxMs });
   }
 
-  /** Begins to connect and returns; `connected` waits. Throws `config-invalid` for a wrong URL or heartbeat. */
+  /** Begins to connect and returns; `connected` waits. Throws `config-invalid` for a wrong URL, heartbeat or file. */
   async start(): Promise<void> {
     if (this.#manager !== undefined || this.#stopping.signal.aborted) return;
     const { connectionName, heartbeatSeconds, connectTimeoutMs, tls } = this.#options;
@@ -152,17 +152,21 @@ export class AmqpConnection implements Part, ChannelSource {
     this.#addresses = this.#options.urls.map((url) => parseAddress(url));
     if (this.#addresses.length === 0)
       throw new WarrenError('config-invalid', { field: 'amqp url', reason: 'none given' });
+    tls?.read(); // a file that is wrong from the start ends the start
+    const connectionOptions = {
+      noDelay: true,
+      keepAlive: true,
+      timeout: connectTimeoutMs,
+      clientProperties: { connection_name: connectionName },
+    };
     const manager = new AmqpConnectionManagerClass(undefined, {
       heartbeatIntervalInSeconds: heartbeatSeconds,
       // Its own wait is made as short as it can be; ours is in #nextServer, which it calls before each attempt.
       reconnectTimeInSeconds: 0.001,
-      findServers: async () => await this.#nextServer(),
-      connectionOptions: {
-        ...tls,
-        noDelay: true,
-        keepAlive: true,
-        timeout: connectTimeoutMs,
-        clientProperties: { connection_name: connectionName },
+      findServers: async () => {
+        const server = await this.#nextServer();
+        manager.connectionOptions = { ...connectionOptions, ...tls?.current() };
+        return server;
       },
     });
     this.#manager = manager;

@@ -107,6 +107,11 @@ export function text(doc: string, value: string, pattern: RegExp, allowed: strin
   };
 }
 
+/** A path of a file or folder; empty where there is none. */
+export function filePath(doc: string): Setting<string> {
+  return text(doc, '', /^[^\0]*$/, 'a path, or empty');
+}
+
 /** A secret that `pattern` matches, empty where none is given; `allowed` says it in words. */
 export function secretText(doc: string, pattern: RegExp, allowed: string): Setting<string> {
   return { ...text(doc, '', pattern, allowed), sensitive: true };

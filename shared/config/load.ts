@@ -147,10 +147,20 @@ function build(given: Tree): Config {
 }
 
 /** Rules between settings. */
-function crossCheck({ amqp, lease, http, alerts, files }: Config, user: ConfigUser): readonly string[] {
+function crossCheck({ amqp, postgres, lease, http, alerts, files }: Config, user: ConfigUser): readonly string[] {
   const faults: string[] = [];
   if (amqp.reconnectMinMs > amqp.reconnectMaxMs) {
     faults.push('amqp.reconnectMinMs must not be more than amqp.reconnectMaxMs');
+  }
+  for (const [group, { tlsCertFile, tlsKeyFile }] of Object.entries({ amqp, postgres, http })) {
+    if ((tlsCertFile === '') !== (tlsKeyFile === '')) {
+      faults.push(`${group}.tlsCertFile and ${group}.tlsKeyFile must be given together`);
+    }
+  }
+  if (amqp.tlsCaFile + amqp.tlsCertFile !== '' && !amqp.urls.some((url) => url.startsWith('amqps:'))) {
+    faults.push(
+      'amqp.urls must begin with amqps:// where amqp.tlsCaFile or amqp.tlsCertFile is given: amqp:// goes without TLS',
+    );
   }
   if (lease.renewMs * 3 > lease.lapseMs) faults.push('lease.lapseMs must be at least three times lease.renewMs');
   const known = alerts.channels.map(({ name }) => name);

@@ -4,6 +4,7 @@ import {
   groupRules,
   integer,
   list,
+  filePath,
   oneOf,
   queueSlots,
   secretList,
@@ -13,6 +14,7 @@ import {
   tokens,
 } from './format.ts';
 import { FILE_SETTINGS } from './file-settings.ts';
+import { TLS_SETTINGS } from './tls-settings.ts';
 import { alertChannels, CHANNEL_NAME, CHANNEL_NAME_IN_WORDS, STANDARD_SECRET } from './alert-channels.ts';
 import type { Setting } from './format.ts';
 
@@ -69,6 +71,7 @@ export const SCHEMA = {
       'classic',
       'quorum',
     ]),
+    ...TLS_SETTINGS.amqp,
   },
   postgres: {
     url: {
@@ -84,12 +87,7 @@ export const SCHEMA = {
     connectTimeoutMs: integer('Milliseconds to wait for a connection, new or free.', 3_000, 100, 60_000),
     statementTimeoutMs: integer('Milliseconds that one statement may take.', 30_000, 100, 600_000),
     lockTimeoutMs: integer('Milliseconds that a statement may wait for a lock.', 2_000, 10, 60_000),
-    tlsCaFile: text(
-      'File of certificates to trust (PEM) when the URL asks for TLS; empty: those of the system.',
-      '',
-      /^[^\0]*$/,
-      'a path, or empty',
-    ),
+    ...TLS_SETTINGS.postgres,
   },
   http: {
     host: text(
@@ -101,6 +99,7 @@ export const SCHEMA = {
     producerPort: integer('Port of the producer; 0: any free one.', 8080, 0, 65_535),
     deadLetterHandlerPort: integer('Port of the dead-letter-handler; 0: any free one.', 8081, 0, 65_535),
     workerPort: integer('Port of a worker, for health and metrics alone; 0: any free one.', 8082, 0, 65_535),
+    ...TLS_SETTINGS.http,
     tokens: { ...tokens('Bearer tokens of the APIs, each with a name and a role.'), env: 'WARREN_TOKENS' },
   },
   worker: {
@@ -147,12 +146,7 @@ export const SCHEMA = {
       1_000,
       3_600_000,
     ),
-    tempDir: text(
-      'Folder for temporary files of attempts; empty: that of the system.',
-      '',
-      /^[^\0]*$/,
-      'a path, or empty',
-    ),
+    tempDir: filePath('Folder for temporary files of attempts; empty: that of the system.'),
     codeVersion: text(
       'Version of the task code, kept with each attempt that did not succeed.',
       '',

@@ -78,7 +78,11 @@ function refuseWebPages({ host, origin, 'sec-fetch-site': site }: IncomingHttpHe
     throw new WarrenError('origin-refused', { header });
   };
   if (host === undefined || !isLoopback(host.replace(/:\d{1,5}$/, ''))) return refuse('host');
-  if (origin !== undefined && origin.toLowerCase() !== `http://${host.toLowerCase()}`) return refuse('origin');
+  if (origin !== undefined && !sameOrigin(origin, host)) return refuse('origin');
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return refuse('sec-fetch-site');
   return undefined;
+}
+
+function sameOrigin(origin: string, host: string): boolean {
+  return ['http', 'https'].some((scheme) => origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`);
 }

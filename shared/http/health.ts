@@ -1,11 +1,15 @@
 /** `/livez`, `/readyz` and `/metrics`: what they answer, and a small server for processes that have no other. */
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { toError } from '../errors/to-error.ts';
 import type { Part } from '../lifecycle/part.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Clock } from '../time/clock.ts';
+import type { TlsFiles } from '../tls/tls-files.ts';
+import { serverTls, watchCertificate } from './certificate.ts';
 
 /** One thing that a service needs to do its work. */
 export interface HealthCheck {
@@ -92,37 +96,46 @@ export interface ListenOptions {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
+  /** Certificate and key: https alone is spoken. Default, and where no file is named: http. */
+  readonly tls?: TlsFiles;
 }
 
 /** Serves the health paths and nothing else. */
 export class HealthServer implements Part {
   readonly #deps: HealthDeps & { readonly log: Logger };
   readonly #options: ListenOptions;
-  #server: Server | undefined;
+  #server: Server | TlsServer | undefined;
+  #endWatch: (() => void) | undefined;
 
   constructor(deps: HealthDeps & { readonly log: Logger }, options: ListenOptions) {
     this.#deps = deps;
     this.#options = options;
   }
 
-  /** `http://127.0.0.1:8082`, once started. */
+  /** `http://127.0.0.1:8082`, or `https://…`, once started. */
   get url(): string | undefined {
     const address = this.#server?.address();
-    return typeof address === 'object' && address !== null ? urlOf(address) : undefined;
+    return typeof address === 'object' && address !== null ? urlOf(address, hasTls(this.#options)) : undefined;
   }
 
   async start(): Promise<void> {
     if (this.#server !== undefined) return;
-    const server = createServer(
-      {
-        maxHeaderSize: 8_192,
-        headersTimeout: 5_000,
-        requestTimeout: 5_000,
-        keepAliveTimeout: 5_000,
-        connectionsCheckingInterval: 1_000,
-      },
-      (request, response) => void this.#answer(request, response),
-    );
+    const limits = {
+      maxHeaderSize: 8_192,
+      headersTimeout: 5_000,
+      requestTimeout: 5_000,
+      keepAliveTimeout: 5_000,
+      connectionsCheckingInterval: 1_000,
+    };
+    const answer = (request: IncomingMessage, response: ServerResponse): void => void this.#answer(request, response);
+    const { tls } = this.#options;
+    let server: Server | TlsServer;
+    if (tls === undefined || tls.isEmpty) server = createServer(limits, answer);
+    else {
+      const secure = createTlsServer({ ...limits, ...serverTls(tls) }, answer);
+      this.#endWatch = watchCertificate(this.#deps, tls, secure);
+      server = secure;
+    }
     server.maxConnections = 100;
     this.#server = server;
     await listen(server, this.#options);
@@ -131,6 +144,7 @@ export class HealthServer implements Part {
   async stop(_deadlineMs: number): Promise<void> {
     const server = this.#server;
     this.#server = undefined;
+    this.#endWatch?.();
     if (server === undefined || !server.listening) return;
     await new Promise<void>((resolve) => {
       server.close(() => resolve());
@@ -163,7 +177,7 @@ export class HealthServer implements Part {
 }
 
 /** Resolves when the server listens; rejects with the system's error, such as EADDRINUSE. */
-async function listen(server: Server, { host, port }: ListenOptions): Promise<void> {
+async function listen(server: Server | TlsServer, { host, port }: ListenOptions): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {
@@ -173,7 +187,12 @@ async function listen(server: Server, { host, port }: ListenOptions): Promise<vo
   });
 }
 
+/** True where https is spoken. */
+export function hasTls({ tls }: ListenOptions): boolean {
+  return tls?.isEmpty === false;
+}
+
 /** The URL of a listening address. */
-export function urlOf({ address, family, port }: AddressInfo): string {
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+export function urlOf({ address, family, port }: AddressInfo, isSecure = false): string {
+  return `${isSecure ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }

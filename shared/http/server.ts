@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Socket } from 'node:net';
+import type { Server as TlsServer } from 'node:tls';
 import swagger from '@fastify/swagger';
 import Fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyBaseLogger, RawServerDefault } from 'fastify';
@@ -23,7 +24,8 @@ import { checkRole, createAuthenticate, plainAddress } from './auth.ts';
 import type { Actor } from './auth.ts';
 import { documentedBody, fieldInvalid } from './body.ts';
 import type { RawBody } from './body.ts';
-import { HEALTH_PATHS, answerHealth, urlOf } from './health.ts';
+import { serverTls, watchCertificate } from './certificate.ts';
+import { HEALTH_PATHS, answerHealth, hasTls, urlOf } from './health.ts';
 import type { HealthDeps, ListenOptions } from './health.ts';
 import type { OpenApi } from './open-api.ts';
 import { PROBLEM_TYPE, errorToAnswer, problemHeaders, problemOf } from './problem.ts';
@@ -89,21 +91,28 @@ export class HttpServer implements Part {
   readonly #deps: HttpServerDeps;
   readonly #options: HttpServerOptions;
   #app: App | undefined;
+  #endWatch: (() => void) | undefined;
 
   constructor(deps: HttpServerDeps, options: HttpServerOptions) {
     this.#deps = deps;
     this.#options = options;
   }
 
-  /** `http://127.0.0.1:8080`, once started. */
+  /** `http://127.0.0.1:8080`, or `https://…`, once started. */
   get url(): string | undefined {
     const address = this.#app?.server.address();
-    return typeof address === 'object' && address !== null ? urlOf(address satisfies AddressInfo) : undefined;
+    return typeof address === 'object' && address !== null
+      ? urlOf(address satisfies AddressInfo, hasTls(this.#options))
+      : undefined;
   }
 
   async start(): Promise<void> {
     if (this.#app !== undefined) return;
     this.#app = createApp(this.#deps, this.#options);
+    const { tls } = this.#options;
+    if (tls?.isEmpty === false) {
+      this.#endWatch = watchCertificate(this.#deps, tls, this.#app.server as unknown as TlsServer);
+    }
     await this.#app.listen({ host: this.#options.host, port: this.#options.port });
   }
 
@@ -111,6 +120,7 @@ export class HttpServer implements Part {
   async stop(deadlineMs: number): Promise<void> {
     const app = this.#app;
     this.#app = undefined;
+    this.#endWatch?.();
     if (app === undefined) return;
     const { clock } = this.#deps;
     const cancel = clock.after(Math.max(0, deadlineMs - clock.monotonicMs()), () => app.server.closeAllConnections());
@@ -129,6 +139,17 @@ function makeRoom(server: App['server']): void {
 /** Makes the server without listening; `app.ready()` and `app.swagger()` then give the OpenAPI document. */
 export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App {
   const withinMs = options.requestWithinMs ?? 30_000;
+  const limits = {
+    headersTimeout: withinMs,
+    maxHeaderSize: 16_384,
+    connectionsCheckingInterval: Math.min(1_000, withinMs),
+  };
+  const { tls } = options;
+  // The types of fastify know one or the other server; what is used here, both have.
+  const transport =
+    tls === undefined || tls.isEmpty
+      ? { http: limits }
+      : ({ https: { ...limits, ...serverTls(tls) } } as unknown as object);
   const app: App = Fastify({
     bodyLimit: options.bodyBytes,
     requestTimeout: withinMs,
@@ -136,11 +157,7 @@ export function createApp(deps: HttpServerDeps, options: HttpServerOptions): App
     connectionTimeout: withinMs * 2 + 2_000,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    http: {
-      headersTimeout: withinMs,
-      maxHeaderSize: 16_384,
-      connectionsCheckingInterval: Math.min(1_000, withinMs),
-    },
+    ...transport,
     genReqId: () => randomUUID(),
     clientErrorHandler: (error, socket) => answerBrokenRequest(codeOf(error), socket),
     frameworkErrors: (error, request, reply) => void sendProblem(deps.log, error, request, reply),

@@ -1,5 +1,4 @@
 /** The pool of connections to Postgres: bounded waits, availability, no crash when a server goes. Only this folder knows pg. */
-import { readFile } from 'node:fs/promises';
 import pg from 'pg';
 import { Bug, WarrenError } from '../errors/warren-error.ts';
 import { codeOf, toError } from '../errors/to-error.ts';
@@ -7,8 +6,11 @@ import type { Part } from '../lifecycle/part.ts';
 import { redactText } from '../observability/redact.ts';
 import type { Logger } from '../observability/log.ts';
 import type { Clock } from '../time/clock.ts';
+import { tlsFailure, tlsSettingsOf } from '../tls/tls-failure.ts';
+import { TlsFiles } from '../tls/tls-files.ts';
 import { classifyFailure, isConnectionSpent } from './failure.ts';
 import type { Query, QueryResult, Queryable } from './statement.ts';
+import { takeTls } from './tls.ts';
 
 /** What a database needs. */
 export interface DatabaseDeps {
@@ -36,8 +38,8 @@ export interface DatabaseOptions {
   readonly idleTimeoutMs: number;
   /** The only schema on the search path: lower-case letters, digits, `_`; at most 63. */
   readonly schema: string;
-  /** A file of certificates to trust for TLS, in PEM; `undefined`: as the URL says. */
-  readonly tlsCaFile?: string | undefined;
+  /** Certificates, read at each new connection. Default: as the URL says. */
+  readonly tls?: TlsFiles;
   /** Settings of every session, such as `{ enable_seqscan: 'off' }`. */
   readonly settings?: Readonly<Record<string, string>>;
 }
@@ -95,11 +97,10 @@ export class Database implements Part, Queryable {
     this.#listening = listening;
   }
 
-  /** Opens the pool and tries one connection. Does not fail when Postgres is away: it is logged. */
+  /** Opens the pool and tries one connection. Does not fail when Postgres is away: it is logged. Throws `config-invalid`. */
   async start(): Promise<void> {
     if (this.#pool !== undefined) return;
-    const ca = this.options.tlsCaFile === undefined ? undefined : await readFile(this.options.tlsCaFile, 'utf8');
-    this.#pool = createPool(this.options, ca);
+    this.#pool = createPool(this.options, this.deps.log);
     // An idle connection that the server ends is an event, and without a listener the end of the process (pg#2112).
     this.#pool.on('error', (error) => this.deps.log.debug('idle connection lost', { err: toError(error) }));
     this.#pool.on('connect', (client) => client.on('error', () => undefined));
@@ -294,15 +295,19 @@ export class Database implements Part, Queryable {
 
   #sawFailure(thrown: unknown): void {
     if (this.#isAvailable !== false && this.#pool !== undefined) {
-      this.deps.log.warn('postgres does not answer', { err: toError(thrown) });
+      this.deps.log.warn('postgres does not answer', { reason: reasonOf(thrown), err: toError(thrown) });
     }
     this.#isAvailable = false;
   }
 }
 
-function createPool(options: DatabaseOptions, ca: string | undefined): pg.Pool {
-  return new pg.Pool({
-    connectionString: urlWithSettings(options.url, { ...options.settings, search_path: options.schema }),
+function createPool(options: DatabaseOptions, log: Logger): pg.Pool {
+  const url = urlWithSettings(options.url, { ...options.settings, search_path: options.schema });
+  const { tls = new TlsFiles(log, 'postgres', { tlsCertFile: '', tlsKeyFile: '' }) } = options;
+  tls.read(); // a file that is wrong from the start ends the start
+  const readTls = takeTls(url, tls);
+  const pool = new pg.Pool({
+    connectionString: url.href,
     application_name: options.applicationName,
     max: options.max,
     connectionTimeoutMillis: options.connectTimeoutMs,
@@ -312,13 +317,15 @@ function createPool(options: DatabaseOptions, ca: string | undefined): pg.Pool {
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
-    ...(ca === undefined ? {} : { ssl: { ca } }),
     types: { getTypeParser },
   });
+  // The pool hands its options to each new connection: certificates that were renewed are taken then.
+  Object.defineProperty(pool.options, 'ssl', { get: readTls, enumerable: true });
+  return pool;
 }
 
 /** In the URL, because pg lets the URL's `options` win over its own setting. Source: pg/lib/connection-parameters.js. */
-function urlWithSettings(url: string, settings: Readonly<Record<string, string>>): string {
+function urlWithSettings(url: string, settings: Readonly<Record<string, string>>): URL {
   let parsed: URL;
   try {
     parsed = new URL(url);
@@ -328,7 +335,7 @@ function urlWithSettings(url: string, settings: Readonly<Record<string, string>>
   const others = parsed.searchParams.get('options');
   const ours = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
   parsed.searchParams.set('options', [...(others === null ? [] : [others]), ...ours].join(' '));
-  return parsed.href;
+  return parsed;
 }
 
 const DATE = 1082;
@@ -357,6 +364,24 @@ function causeOf(thrown: unknown): unknown {
 function reasonOf(thrown: unknown): string {
   const { message } = toError(thrown);
   const code = codeOf(thrown);
+  const tls = tlsFailure(thrown, tlsSettingsOf('postgres')) ?? TLS_REFUSALS.find(([found]) => found.test(message))?.[1];
+  if (tls !== undefined) return tls;
   const hint = code === POOLED && /startup parameter/.test(message) ? `. ${POOLER_HINT}` : '';
   return redactText(code === undefined || message.includes(code) ? message : `${code} ${message}${hint}`.trim());
 }
+
+/** What Postgres, or pg, says where one side wants TLS and the other does not. */
+const TLS_REFUSALS: readonly (readonly [found: RegExp, said: string])[] = [
+  [
+    /server does not support SSL/i,
+    'the server has no TLS (ssl is off there); turn it on, or say sslmode=disable in postgres.url',
+  ],
+  [
+    /no pg_hba\.conf entry .*(no encryption|SSL off)/i,
+    'the server takes no connection of this user without TLS; say sslmode=verify-full in postgres.url',
+  ],
+  [
+    /requires a valid client certificate/i,
+    'the server wants a client certificate; name it in postgres.tlsCertFile and postgres.tlsKeyFile',
+  ],
+];

@@ -19,6 +19,7 @@ import type { Metrics } from '../observability/metrics.ts';
 import { checkMigrations, claimPrefix } from '../postgres/migrate.ts';
 import { Database } from '../postgres/pool.ts';
 import type { Clock } from '../time/clock.ts';
+import { TlsFiles } from '../tls/tls-files.ts';
 import type { Invitation } from './invitation.ts';
 import { Inviter } from './outbox.ts';
 
@@ -80,7 +81,7 @@ const LOOK_AT_EXCHANGES_MS = 30_000;
 
 /** How a service reaches Postgres. */
 export function createDatabase(deps: Omit<BackboneDeps, 'metrics'>, service: string): Database {
-  const { url, poolMax, schema, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs, tlsCaFile } = deps.config.postgres;
+  const { url, poolMax, schema, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = deps.config.postgres;
   return new Database(deps, {
     url,
     applicationName: `warren-${service}`,
@@ -90,7 +91,7 @@ export function createDatabase(deps: Omit<BackboneDeps, 'metrics'>, service: str
     lockTimeoutMs,
     idleTimeoutMs: IDLE_CONNECTION_MS,
     schema,
-    tlsCaFile: tlsCaFile === '' ? undefined : tlsCaFile,
+    tls: new TlsFiles(deps.log, 'postgres', deps.config.postgres),
     settings: STATEMENT_PLANS,
   });
 }
@@ -105,6 +106,7 @@ export function createConnection(deps: Omit<BackboneDeps, 'metrics'>, connection
     reconnectMinMs,
     reconnectMaxMs,
     connectTimeoutMs,
+    tls: new TlsFiles(deps.log, 'amqp', deps.config.amqp),
   });
 }
 

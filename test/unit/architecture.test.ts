@@ -13,14 +13,15 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   config: [],
   observability: ['lifecycle', 'config'],
   resilience: ['lifecycle', 'config', 'observability'],
+  tls: ['observability'],
   files: ['lifecycle', 'config'],
-  postgres: ['lifecycle', 'config', 'observability', 'resilience'],
-  amqp: ['lifecycle', 'config', 'observability', 'resilience'],
-  tasks: ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'filter', 'files'],
+  postgres: ['lifecycle', 'config', 'observability', 'resilience', 'tls'],
+  amqp: ['lifecycle', 'config', 'observability', 'resilience', 'tls'],
+  tasks: ['lifecycle', 'config', 'observability', 'resilience', 'tls', 'postgres', 'amqp', 'filter', 'files'],
   'dead-letters': ['lifecycle', 'config', 'observability', 'resilience', 'postgres', 'amqp', 'tasks', 'filter'],
   flows: ['tasks'],
   schedules: ['postgres', 'amqp', 'tasks', 'flows'],
-  http: ['lifecycle', 'config', 'observability', 'resilience', 'tasks'],
+  http: ['lifecycle', 'config', 'observability', 'resilience', 'tls', 'tasks'],
 };
 const BELOW_ALL = ['errors', 'time', 'text'];
 
@@ -53,6 +54,7 @@ const PACKAGES: readonly { readonly name: string; readonly within: readonly stri
   { name: 'commander', within: ['cli/'] },
   { name: 'fastify', within: ['shared/http/'] },
   { name: 'uuid', within: ['shared/tasks/ids.ts'] },
+  { name: 'undici', within: ['cli/fetch.ts'] },
   { name: 'croner', within: ['shared/schedules/calendar.ts'] },
   { name: 'temporal-polyfill', within: ['shared/schedules/calendar.ts'] },
   { name: '@aws-sdk/client-s3', within: ['shared/files/s3-store.ts'] },

@@ -83,7 +83,7 @@ function addLink(app: App, deps: FileRoutesDeps, { linkMs, linkBaseUrl, depth }:
     const { path, expiresAt } = await makeLink(deps, { taskId, fileId, expiresInSeconds });
     const { name: actor, role } = request.actor;
     deps.log.info('link to a file made', { taskId, fileId, actor, role, expiresAt });
-    const base = linkBaseUrl === '' ? `http://${request.host}` : linkBaseUrl.replace(/\/+$/, '');
+    const base = linkBaseUrl === '' ? `${request.protocol}://${request.host}` : linkBaseUrl.replace(/\/+$/, '');
     return await reply.code(201).send({ url: base + path, path, expiresAt: expiresAt.toISOString() });
   });
 }

@@ -231,6 +231,16 @@ test('every setting is documented with its unit and has a variable of its own', 
   expect(renderConfigReference()).toContain('| `amqp.urls` | `AMQP_URL` or `AMQP_URL_FILE` |');
 });
 
+test('a certificate comes with its key, and files of the broker with amqps', () => {
+  expect(faultsOf({ env: { WARREN_HTTP_TLS_CERT_FILE: 'c.pem', WARREN_POSTGRES_TLS_KEY_FILE: 'k.pem' } })).toEqual([
+    'postgres.tlsCertFile and postgres.tlsKeyFile must be given together',
+    'http.tlsCertFile and http.tlsKeyFile must be given together',
+  ]);
+  const env = { WARREN_AMQP_TLS_CA_FILE: 'ca.pem' };
+  expect(faultsOf({ env })).toEqual([expect.stringContaining('amqp.urls must begin with amqps://')]);
+  expect(faultsOf({ env: { ...env, AMQP_URL: 'amqps://a.b' } })).toEqual([]);
+});
+
 test('a store of files is configured whole or not at all, and beyond loopback its links need a secret', () => {
   expect(faultsOf({ env: { WARREN_FILES_STORE: 'fs' } })).toEqual([
     'files.directory must name a folder when files.store is fs',
