@@ -7,7 +7,7 @@ import type { QueueType } from './capabilities.ts';
 import { goodbyeBy } from './channel.ts';
 import type { AmqpConnection } from './connection.ts';
 import { applyTopology, bindAll } from './topology-apply.ts';
-import { exists } from './topology-drift.ts';
+import { driftError, exists } from './topology-drift.ts';
 import { topologyOf } from './topology.ts';
 import type { Topology } from './topology.ts';
 
@@ -30,6 +30,8 @@ export interface TopologyKeeperOptions {
   readonly queueType: QueueType | 'auto';
   /** Milliseconds between two looks at the exchanges and the front door's binding: nobody of ours hears when one is deleted. */
   readonly lookAgainMs: number;
+  /** False where the user has no right to declare: what is missing is waited for, and each round says what it is. */
+  readonly mayDeclare: boolean;
 }
 
 const LOOK_EVERY_MS = 500;
@@ -98,10 +100,21 @@ export class TopologyKeeper implements Part {
     const type = queueType === 'auto' ? capabilities.queueType : queueType;
     const isKnown = this.#isApplied && wanted.every((queue) => this.#declared.has(queue));
     if (isKnown && (await this.#isIntact(topologyOf({ prefix, queues: [], queueType: type })))) return;
-    await applyTopology(this.#deps, topologyOf({ prefix, queues: wanted, queueType: type }));
+    const topology = topologyOf({ prefix, queues: wanted, queueType: type });
+    await (this.#options.mayDeclare ? applyTopology(this.#deps, topology) : this.#lookForAll(topology));
     this.#declared = new Set(wanted);
     this.#isApplied = true;
     for (const listener of this.#listeners.splice(0)) listener();
+  }
+
+  /** Throws `topology-drift` for the first thing that is missing. */
+  async #lookForAll({ exchanges, queues }: Topology): Promise<void> {
+    for (const { name } of exchanges) await this.#lookFor('exchange', name);
+    for (const { name } of queues) await this.#lookFor('queue', name);
+  }
+
+  async #lookFor(kind: 'exchange' | 'queue', name: string): Promise<void> {
+    if (!(await exists(this.#deps, kind, name))) throw driftError({ kind, name, problem: 'missing' });
   }
 
   /** Looks at what others publish to. Work queues are missed by who consumes from them, their bindings by who invites. */
@@ -111,6 +124,6 @@ export class TopologyKeeper implements Part {
     this.#lookedAtMs = nowMs;
     for (const { name } of exchanges) if (!(await exists(this.#deps, 'exchange', name))) return false;
     // Bindings cannot be read over AMQP, and may be made again.
-    return await bindAll(this.#deps, bindings);
+    return this.#options.mayDeclare ? await bindAll(this.#deps, bindings) : true;
   }
 }

@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 import convict from 'convict';
 import { WarrenError } from '../errors/warren-error.ts';
 import { codeOf, toError } from '../errors/to-error.ts';
+import { accessFaults, withAccess } from './access-settings.ts';
 import { parseJson } from './format.ts';
 import type { Setting } from './format.ts';
 import { SCHEMA, isSetting, listSettings } from './schema.ts';
@@ -49,9 +50,9 @@ export function loadConfig(input: ConfigInput): LoadedConfig {
       faults.push(`${path}${setting.sensitive ? '' : ` is ${show(found.value)} but`} ${fault} (from ${found.origin})`);
   }
   const config = build(given);
-  faults.push(...crossCheck(config, input.user));
+  faults.push(...crossCheck(config, input.user), ...accessFaults(config.amqp, config.postgres));
   if (faults.length > 0) throw new WarrenError('config-invalid', { faults });
-  return { config: deepFreeze(config), sources };
+  return { config: deepFreeze(fillInAccess(config)), sources };
 }
 
 interface Found {
@@ -144,6 +145,16 @@ function build(given: Tree): Config {
   loaded.load(given);
   loaded.validate({ allowed: 'strict' });
   return loaded.getProperties();
+}
+
+/** Everything that connects reads the URLs alone. */
+function fillInAccess(config: Config): Config {
+  const { amqp, postgres } = config;
+  return {
+    ...config,
+    amqp: { ...amqp, urls: amqp.urls.map((url) => withAccess(url, amqp)) },
+    postgres: { ...postgres, url: withAccess(postgres.url, postgres) },
+  };
 }
 
 /** Rules between settings. */

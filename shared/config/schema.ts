@@ -13,8 +13,10 @@ import {
   text,
   tokens,
 } from './format.ts';
+import { BROKER_ACCESS, DATABASE_ACCESS } from './access-settings.ts';
 import { FILE_SETTINGS } from './file-settings.ts';
 import { TLS_SETTINGS } from './tls-settings.ts';
+import { RETENTION_SETTINGS } from './retention-settings.ts';
 import { alertChannels, CHANNEL_NAME, CHANNEL_NAME_IN_WORDS, STANDARD_SECRET } from './alert-channels.ts';
 import type { Setting } from './format.ts';
 
@@ -49,6 +51,7 @@ export const SCHEMA = {
       ),
       env: 'AMQP_URL',
     },
+    ...BROKER_ACCESS,
     heartbeatSeconds: integer('Seconds between heartbeats; a peer that misses two is taken for dead.', 10, 1, 600),
     reconnectMinMs: integer(
       'Milliseconds before the first new try after a lost connection, with jitter.',
@@ -82,6 +85,7 @@ export const SCHEMA = {
       ),
       env: 'DATABASE_URL',
     },
+    ...DATABASE_ACCESS,
     poolMax: integer('Connections of one process at most.', 10, 2, 1_000),
     schema: text('Schema that holds every table.', 'warren', /^[a-z_][a-z0-9_]{0,62}$/, '1 to 63 of a-z, 0-9 and _'),
     connectTimeoutMs: integer('Milliseconds to wait for a connection, new or free.', 3_000, 100, 60_000),
@@ -237,39 +241,7 @@ export const SCHEMA = {
       DAY_MS,
     ),
   },
-  retention: {
-    intervalMs: integer('Milliseconds between two rounds of retention.', 60_000, 20, 3_600_000),
-    succeededMs: integer(
-      'Milliseconds that a task that succeeded is kept, from its end.',
-      30 * DAY_MS,
-      1_000,
-      3_650 * DAY_MS,
-    ),
-    cancelledMs: integer(
-      'Milliseconds that a task that was cancelled or has expired is kept, from its end.',
-      30 * DAY_MS,
-      1_000,
-      3_650 * DAY_MS,
-    ),
-    deadMs: integer(
-      'Milliseconds that a dead task and its dead letter are kept once the letter is closed; an open one is kept for good.',
-      90 * DAY_MS,
-      1_000,
-      3_650 * DAY_MS,
-    ),
-    replaysMs: integer('Milliseconds that a replay is kept, from its end.', 90 * DAY_MS, 1_000, 3_650 * DAY_MS),
-    types: list(
-      'How long tasks of single types are kept, in all ends or in one: report.csv=7d, report.csv/dead=365d.',
-      /^[a-z][a-z0-9]*([._-][a-z0-9]+)*(\/(succeeded|cancelled|expired|dead))?=[1-9]\d{0,4}[smhd]$/,
-      'type=duration or type/state=duration; states succeeded, cancelled, expired, dead; durations such as 12h or 7d',
-    ),
-    spanMs: integer(
-      'Milliseconds of time that one partition of tasks holds; 0: a sixth of retention.succeededMs, at most 30 days. At least a sixtieth of it in any case.',
-      0,
-      0,
-      30 * DAY_MS,
-    ),
-  },
+  retention: RETENTION_SETTINGS,
   aging: {
     intervalMs: integer('Milliseconds between two looks for what has waited too long.', 5_000, 50, 600_000),
     afterMs: integer('Milliseconds of waiting after which a task is invited again at priority 9.', 60_000, 100, DAY_MS),

@@ -118,14 +118,14 @@ export function createBackbone(deps: BackboneDeps, options: BackboneOptions): Ba
   const db = createDatabase(deps, options.service);
   const publishing = createConnection(deps, `${config.prefix} ${options.service} publish`);
   const consuming = createConnection(deps, `${config.prefix} ${options.service} consume`);
-  const { confirmWithinMs, maxUnconfirmed, queueType } = config.amqp;
+  const { confirmWithinMs, maxUnconfirmed, queueType, declareTopology } = config.amqp;
   const publisher = new Publisher(
     { connection: publishing, clock, log },
     { ...DEFAULT_PUBLISHER, name: 'publish', confirmWithinMs, maxUnconfirmed },
   );
   const topology = new TopologyKeeper(
     { ...deps, connection: publishing, queues: options.queues, onFailure },
-    { prefix: config.prefix, queueType, lookAgainMs: LOOK_AT_EXCHANGES_MS },
+    { prefix: config.prefix, queueType, lookAgainMs: LOOK_AT_EXCHANGES_MS, mayDeclare: declareTopology },
   );
   const invite = async (invitation: Invitation): Promise<void> => {
     try {

@@ -124,7 +124,7 @@ describe('a keeper of the topology', () => {
     const { broker, deps } = arranged;
     const keeper = new TopologyKeeper(
       { ...deps, random: () => 0.5, queues: () => QUEUES },
-      { prefix: broker.prefix, queueType: 'auto', lookAgainMs: 100 },
+      { prefix: broker.prefix, queueType: 'auto', lookAgainMs: 100, mayDeclare: true },
     );
     await keeper.start();
     await keeper.whenApplied(AbortSignal.timeout(30_000));

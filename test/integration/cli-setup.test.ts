@@ -49,6 +49,19 @@ async function examine(
   };
 }
 
+test('migrate --wait applies nothing, and returns when another has migrated', async () => {
+  const late = await run(['migrate', '--wait', '10ms']);
+  expect([late.exitCode, late.stderr]).toEqual([78, expect.stringContaining('run `warren migrate`')]);
+  await using fresh = await openEmptyDatabase();
+  const there = { DATABASE_URL: fresh.url };
+  const waiting = run(['migrate', '--wait', '60s'], there);
+  await run(['migrate'], there);
+  expect(await waiting).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('up to date') });
+  const away = await run(['migrate', '--wait', '10ms'], { DATABASE_URL: `postgres://x:secret@${NOWHERE}/x` });
+  expect(away.exitCode).toBe(69);
+  expect(away.stderr).not.toContain('secret');
+});
+
 test('an installation is set up by migrate, types apply and topology apply, and doctor follows', async () => {
   const before = await examine();
   expect(before).toMatchObject({

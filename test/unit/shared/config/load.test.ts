@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
+import { parseAddress } from '../../../../shared/amqp/address.ts';
 import { isLoopback, loadConfig } from '../../../../shared/config/load.ts';
 import type { ConfigInput, LoadedConfig } from '../../../../shared/config/load.ts';
 import { describeConfig, renderConfig, renderConfigReference } from '../../../../shared/config/print.ts';
@@ -267,4 +268,47 @@ test('a store of files is configured whole or not at all, and beyond loopback it
   expect(faultsOf({ env: { WARREN_FILES_STORE: 'fs', WARREN_FILES_DIRECTORY: 'relative/path' } })[0]).toContain(
     'must be an absolute path',
   );
+});
+
+describe('user and password beside the URLs', () => {
+  const password = String.raw`p@:/#%?&\_$%2F`;
+
+  test('are taken as they are, from files too, and end in every URL', () => {
+    const { config } = load({
+      env: {
+        AMQP_URL: 'amqps://one.example.com/a%2Fb,amqps://two.example.com/a%2Fb',
+        WARREN_AMQP_USER: 'wörker',
+        WARREN_AMQP_PASSWORD_FILE: file('broker-password', `${password}\n`),
+        DATABASE_URL: 'postgres://db.example.com/warren?sslmode=verify-full',
+        WARREN_POSTGRES_USER: 'app',
+        WARREN_POSTGRES_PASSWORD_FILE: file('database-password', password),
+      },
+    });
+    for (const url of [...config.amqp.urls, config.postgres.url]) {
+      expect(decodeURIComponent(new URL(url).password)).toBe(password);
+    }
+    expect(config.amqp.urls.map((url) => parseAddress(url))).toMatchObject([
+      { username: 'wörker', password, vhost: 'a/b', hostname: 'one.example.com' },
+      { username: 'wörker', password, vhost: 'a/b', hostname: 'two.example.com' },
+    ]);
+    expect(new URL(config.postgres.url)).toMatchObject({ username: 'app', search: '?sslmode=verify-full' });
+    expect(renderConfig(load({ env: { WARREN_POSTGRES_PASSWORD: password } }))).not.toContain('p@:');
+  });
+
+  test('are refused where the URL names them as well, or one of the two is missing', () => {
+    const faults = faultsOf({
+      env: {
+        WARREN_AMQP_USER: 'a',
+        DATABASE_URL: 'postgres://b:secret@db.example.com/warren',
+        WARREN_POSTGRES_USER: 'c',
+        WARREN_POSTGRES_PASSWORD: 'geheim',
+      },
+    });
+    expect(faults).toEqual([
+      'amqp.user and amqp.password must be given together',
+      'amqp.user is given, so amqp.urls must not name a user',
+      'postgres.user is given, so postgres.url must not name a user',
+      'postgres.password is given, so postgres.url must not hold one',
+    ]);
+  });
 });
