@@ -3,7 +3,7 @@
  * of its own and its signatures checked, and dpkg-deb unpacks them into a folder. Nothing of the machine is changed.
  */
 import { execFile } from 'node:child_process';
-import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { access, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { codeOf, toError } from '../../shared/errors/to-error.ts';
@@ -34,13 +34,65 @@ export async function fetchPackages(folder: string, wanted: Wanted, tell: (line:
   await rm(work, { recursive: true, force: true });
   await mkdir(join(work, 'debs'), { recursive: true });
   await apt(['download', ...names], join(work, 'debs'));
+  await unpack(work);
+  await rewriteErlangRoot(work, root);
+  await rename(work, root);
+  return root;
+}
+
+/** A package of another release of Debian than the machine's. It must stand alone: what it depends on is not fetched. */
+export interface WantedFromSuite {
+  readonly package: string;
+  /** Code name of the release. */
+  readonly suite: string;
+  /** For people: how much it loads, with the lists of the release. */
+  readonly megabytes: number;
+}
+
+const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
+
+/** Fetches and unpacks one package of Debian, once, its signature checked. Returns the root directory. Throws a StackFailure. */
+export async function fetchFromSuite(
+  folder: string,
+  wanted: WantedFromSuite,
+  tell: (line: string) => void,
+): Promise<string> {
+  const root = join(folder, wanted.package);
+  if ((await readdir(root).catch(() => [])).length > 0) return root;
+  tell(`downloading ${wanted.package} from Debian ${wanted.suite} (${wanted.megabytes} MB), without installing it`);
+  const archive = process.env['WARREN_DEBIAN_MIRROR'] ?? (await findArchive());
+  await access(KEYRING).catch(() => {
+    throw new StackFailure(
+      `${wanted.package} needs the keys of Debian: install debian-archive-keyring, or ${wanted.package}`,
+    );
+  });
+  const state = join(folder, 'apt', wanted.suite);
+  await mkdir(state, { recursive: true });
+  await writeFile(join(state, 'sources.list'), `deb [signed-by=${KEYRING}] ${archive} ${wanted.suite} main\n`);
+  const apt = await openApt(state, [`Dir::Etc::SourceList=${state}/sources.list`, 'Dir::Etc::SourceParts=-']);
+  const work = `${root}.new`;
+  await rm(work, { recursive: true, force: true });
+  await mkdir(join(work, 'debs'), { recursive: true });
+  await apt(['download', wanted.package], join(work, 'debs'));
+  await unpack(work);
+  await rename(work, root);
+  return root;
+}
+
+/** Where this machine has Debian's packages from. */
+async function findArchive(): Promise<string> {
+  const indexes = await run('apt-get', ['indextargets', '--format', '$(REPO_URI)']).catch(() => ({ stdout: '' }));
+  const debian = indexes.stdout.split('\n').find((line) => /\/debian\/?$/.test(line));
+  if (debian === undefined) throw new StackFailure('no Debian archive is known here: name one in WARREN_DEBIAN_MIRROR');
+  return debian;
+}
+
+/** Unpacks what was downloaded into `work`, and removes the packages themselves. */
+async function unpack(work: string): Promise<void> {
   for (const deb of await readdir(join(work, 'debs'))) {
     await run('dpkg-deb', ['-x', join(work, 'debs', deb), work], { maxBuffer: MAX_OUTPUT_BYTES });
   }
   await rm(join(work, 'debs'), { recursive: true });
-  await rewriteErlangRoot(work, root);
-  await rename(work, root);
-  return root;
 }
 
 /** The packages in the order of `apt-get -s install` ("Inst name (version …)"). */
@@ -67,7 +119,7 @@ export function choosePackages(all: readonly string[], installed: ReadonlySet<st
 
 type Apt = (args: readonly string[], cwd?: string) => Promise<string>;
 
-async function openApt(folder: string): Promise<Apt> {
+async function openApt(folder: string, more: readonly string[] = []): Promise<Apt> {
   const state = join(folder, 'apt');
   await mkdir(join(state, 'lists/partial'), { recursive: true });
   await mkdir(join(state, 'cache/archives/partial'), { recursive: true });
@@ -79,6 +131,7 @@ async function openApt(folder: string): Promise<Apt> {
     'Debug::NoLocking=1',
     `APT::Sandbox::User=${process.getuid?.() === 0 ? 'root' : ''}`,
     'Acquire::Retries=2',
+    ...more,
   ].flatMap((option) => ['-o', option]);
   const apt: Apt = async (args, cwd) => {
     try {

@@ -1,0 +1,43 @@
+/** The files that belong to each `pools.yaml` under `k8s/overlays`, as text. `k8s-pools.ts` writes them, a test compares. */
+import { existsSync } from 'node:fs';
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parse, stringify } from 'yaml';
+import { z } from 'zod';
+import { readPools, renderPools } from './pools.ts';
+import type { Manifest } from './pools.ts';
+
+const HEAD = '# Made from pools.yaml by `make k8s-pools`: change that, not this.\n';
+
+/** Names of the overlays. */
+export async function listOverlays(root: string): Promise<readonly string[]> {
+  return (await readdir(join(root, 'k8s/overlays'))).toSorted((a, b) => a.localeCompare(b));
+}
+
+/** Path below the root → text, of every overlay. Throws an Error that names the file and what is wrong in it. */
+export async function printPoolFiles(root: string): Promise<ReadonlyMap<string, string>> {
+  const files = new Map<string, string>();
+  for (const overlay of await listOverlays(root)) {
+    const path = `k8s/overlays/${overlay}/pools.yaml`;
+    if (!existsSync(join(root, path))) continue;
+    for (const [name, content] of Object.entries(await renderFile(root, path))) {
+      const text =
+        typeof content === 'string' ? content : content.map((each: Manifest) => stringify(each)).join('---\n');
+      files.set(`k8s/overlays/${overlay}/pools/${name}`, HEAD + text);
+    }
+  }
+  return files;
+}
+
+async function renderFile(root: string, path: string): Promise<ReturnType<typeof renderPools>> {
+  try {
+    return renderPools(readPools(parse(await readFile(join(root, path), 'utf8'))));
+  } catch (thrown) {
+    if (!isZodError(thrown)) throw thrown;
+    throw new Error(`${path}:\n${z.prettifyError(thrown)}`, { cause: thrown });
+  }
+}
+
+function isZodError(thrown: unknown): thrown is z.ZodError {
+  return typeof thrown === 'object' && thrown !== null && 'name' in thrown && 'issues' in thrown;
+}
