@@ -1,11 +1,11 @@
 # Warren's commands. `make` alone lists them. Only Node 20.19 or newer, git and make have to be there.
 .DEFAULT_GOAL := help
-.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-flows bench-retention golden fix lint check clean-stack
+.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-flows bench-retention golden fix lint check k8s-pools k8s-validate clean-stack
 MAKEFLAGS += --no-print-directory
 STACK := node dist/deploy/local-stack/main.js
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
 
 install: ## install the npm packages that package-lock.json names, if they are not there
 	@sh deploy/local-stack/install.sh
@@ -56,6 +56,12 @@ bench-retention: build ## the last part of bench-api alone: throughput beside te
 
 golden: build ## write the golden files anew
 	@$(STACK) run -- node dist/scripts/golden.js
+
+k8s-pools: build ## write the manifests of the pools of workers that k8s/overlays/*/pools.yaml names
+	@node dist/scripts/k8s-pools.js
+
+k8s-validate: build ## render every overlay of k8s/ and check it by the schemas of its kinds and by our own rules
+	@node dist/scripts/k8s-validate.js
 
 fix: install ## format, and mend what lint can mend
 	@npm run --silent fix

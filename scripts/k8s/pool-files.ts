@@ -20,9 +20,9 @@ export async function printPoolFiles(root: string): Promise<ReadonlyMap<string, 
   for (const overlay of await listOverlays(root)) {
     const path = `k8s/overlays/${overlay}/pools.yaml`;
     if (!existsSync(join(root, path))) continue;
-    for (const [name, content] of Object.entries(await renderFile(root, path))) {
-      const text =
-        typeof content === 'string' ? content : content.map((each: Manifest) => stringify(each)).join('---\n');
+    const contents: Readonly<Record<string, string | readonly Manifest[]>> = { ...(await renderFile(root, path)) };
+    for (const [name, content] of Object.entries(contents)) {
+      const text = typeof content === 'string' ? content : content.map((each) => stringify(each)).join('---\n');
       files.set(`k8s/overlays/${overlay}/pools/${name}`, HEAD + text);
     }
   }

@@ -34,9 +34,9 @@ export function podOf(
     terminationGracePeriodSeconds: pool.drainSeconds + AFTER_DRAIN_SECONDS,
     securityContext: {
       runAsNonRoot: true,
-      runAsUser: 10_001,
-      runAsGroup: 10_001,
-      fsGroup: 10_001,
+      runAsUser: 1_000,
+      runAsGroup: 1_000,
+      fsGroup: 1_000,
       seccompProfile: { type: 'RuntimeDefault' },
     },
     topologySpreadConstraints: [spread('kubernetes.io/hostname'), spread('topology.kubernetes.io/zone')],
