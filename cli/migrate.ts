@@ -22,7 +22,7 @@ export function addMigrateCommand(program: Command, act: Act): void {
 Examples:
   warren migrate
   DATABASE_URL=postgres://warren@127.0.0.1:5432/warren warren migrate --json
-  warren migrate --wait 10m    before a service starts, while a job migrates`,
+  warren migrate --wait 10m    before a service starts, while another migrates`,
     )
     .action(
       act<{ readonly wait?: number }>(async (context, { wait }) => {

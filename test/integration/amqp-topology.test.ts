@@ -119,6 +119,25 @@ describe('applying the topology', () => {
 });
 
 describe('a keeper of the topology', () => {
+  test('declares nothing where it may not, and is content once another has declared', async () => {
+    await using arranged = await arrange();
+    const { broker, deps, topology } = arranged;
+    await broker.raw.deleteQueue(namesOf(broker.prefix).dead);
+    const keeper = new TopologyKeeper(
+      { ...deps, random: () => 0.5, queues: () => QUEUES },
+      { prefix: broker.prefix, queueType: 'auto', lookAgainMs: 100, mayDeclare: false },
+    );
+    await keeper.start();
+    await keeper.whenApplied(AbortSignal.timeout(1_500)); // some rounds
+    const drift = await findDrift(deps, topology);
+    expect(keeper.isApplied).toBe(false);
+    expect(drift).toContainEqual({ kind: 'queue', name: namesOf(broker.prefix).dead, problem: 'missing' });
+    await applyTopology(deps, topology);
+    await keeper.whenApplied(AbortSignal.timeout(30_000));
+    expect(keeper.isApplied).toBe(true);
+    await keeper.stop(systemClock.monotonicMs() + 2_000);
+  });
+
   test('declares exchanges anew that somebody deleted, and binds the front door again', async () => {
     await using arranged = await arrange();
     const { broker, deps } = arranged;

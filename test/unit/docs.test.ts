@@ -168,7 +168,8 @@ test('every file that is named exists', () => {
 
 test('the vocabulary is kept: a task is never a job', () => {
   const faults = everything
-    .filter(([page]) => page !== 'docs/glossary.md')
+    // Kubernetes calls jobs what runs once to its end.
+    .filter(([page]) => page !== 'docs/glossary.md' && page !== 'docs/kubernetes.md')
     .filter(([, text]) => /\bjobs?\b|\bredrive|\bmorgue\b/i.test(text));
   expect(faults.map(([page]) => page)).toEqual([]);
 });
