@@ -57,7 +57,7 @@ bench-retention: build ## the last part of bench-api alone: throughput beside te
 golden: build ## write the golden files anew
 	@$(STACK) run -- node dist/scripts/golden.js
 
-k8s-pools: build ## write the manifests of the pools of workers that k8s/overlays/*/pools.yaml names
+k8s-pools: build ## write the manifests of the pools of workers that k8s/overlays/*/pools.yaml names, and of the alerts
 	@node dist/scripts/k8s-pools.js
 
 k8s-validate: build ## render every overlay of k8s/ and check it by the schemas of its kinds and by our own rules

@@ -1,13 +1,13 @@
-/** `make k8s-pools`: writes what belongs to the pools of workers that `k8s/overlays/<overlay>/pools.yaml` names. */
+/** `make k8s-pools`: writes what belongs to the pools of workers that `k8s/overlays/<overlay>/pools.yaml` names, and the alerts. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { findRoot } from '../deploy/local-stack/stack.ts';
 import { toError } from '../shared/errors/to-error.ts';
-import { printPoolFiles } from './k8s/pool-files.ts';
+import { printManifests } from './k8s/printed-manifests.ts';
 
 try {
   const root = findRoot();
-  const files = await printPoolFiles(root);
+  const files = await printManifests(root);
   for (const [path, text] of files) {
     const file = join(root, path);
     if ((await readFile(file, 'utf8').catch(() => undefined)) === text) continue;
@@ -15,7 +15,7 @@ try {
     await writeFile(file, text);
     console.log(`written  ${path}`);
   }
-  console.log(`${files.size} files of pools are up to date`);
+  console.log(`${files.size} printed manifests are up to date`);
 } catch (thrown) {
   console.error(toError(thrown).message);
   process.exitCode = 1;

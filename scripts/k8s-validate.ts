@@ -10,16 +10,16 @@ import { toError } from '../shared/errors/to-error.ts';
 import { nameOf, renderFolder } from './k8s/documents.ts';
 import { findKustomize } from './k8s/kustomize.ts';
 import { policyFaults } from './k8s/policies.ts';
-import { listOverlays, printPoolFiles } from './k8s/pool-files.ts';
+import { listOverlays, printManifests } from './k8s/printed-manifests.ts';
 import { faultsOf, readSchemas } from './k8s/schemas.ts';
 
 const CANNOT_RUN = 2;
 
 async function validate(root: string, kustomize: readonly string[]): Promise<readonly string[]> {
   const faults: string[] = [];
-  for (const [path, text] of await printPoolFiles(root)) {
+  for (const [path, text] of await printManifests(root)) {
     const written = await readFile(join(root, path), 'utf8').catch(() => undefined);
-    if (written !== text) faults.push(`${path} is not what pools.yaml says: run \`make k8s-pools\``);
+    if (written !== text) faults.push(`${path} is not what it is printed from: run \`make k8s-pools\``);
   }
   const schemas = readSchemas(root);
   for (const overlay of await listOverlays(root)) {

@@ -8,7 +8,7 @@ import { readDocuments, renderFolder } from '../../scripts/k8s/documents.ts';
 import type { K8sObject } from '../../scripts/k8s/documents.ts';
 import { findKustomize } from '../../scripts/k8s/kustomize.ts';
 import { environmentOf, podOf, policyFaults } from '../../scripts/k8s/policies.ts';
-import { listOverlays, printPoolFiles } from '../../scripts/k8s/pool-files.ts';
+import { listOverlays, printManifests } from '../../scripts/k8s/printed-manifests.ts';
 import { readPools, renderPools } from '../../scripts/k8s/pools.ts';
 import { faultsOf, readSchemas } from '../../scripts/k8s/schemas.ts';
 import { topologyOf } from '../../shared/amqp/topology.ts';
@@ -200,9 +200,9 @@ describe('a fault in a manifest is found', () => {
 });
 
 describe('pools', () => {
-  test('are written as their overlays say', async () => {
-    const files = await printPoolFiles(ROOT);
-    expect(files.size).toBe(5 * overlays.length);
+  test('and alerts are written as what they are printed from says', async () => {
+    const files = await printManifests(ROOT);
+    expect(files.size).toBe(5 * overlays.length + 1);
     for (const [path, text] of files) {
       expect({ path, text: await readFile(join(ROOT, path), 'utf8') }).toEqual({ path, text });
     }

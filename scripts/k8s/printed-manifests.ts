@@ -1,4 +1,7 @@
-/** The files that belong to each `pools.yaml` under `k8s/overlays`, as text. `k8s-pools.ts` writes them, a test compares. */
+/**
+ * Manifests that are printed from something else: what belongs to each `pools.yaml` under `k8s/overlays`, and the alerts of
+ * `deploy/prometheus` for the Prometheus Operator. `k8s-pools.ts` writes them, a test compares.
+ */
 import { existsSync } from 'node:fs';
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,14 +12,16 @@ import type { Manifest } from './pools.ts';
 
 const HEAD = '# Made from pools.yaml by `make k8s-pools`: change that, not this.\n';
 
+const RULES = 'deploy/prometheus/warren.rules.yml';
+
 /** Names of the overlays. */
 export async function listOverlays(root: string): Promise<readonly string[]> {
   return (await readdir(join(root, 'k8s/overlays'))).toSorted((a, b) => a.localeCompare(b));
 }
 
 /** Path below the root → text, of every overlay. Throws an Error that names the file and what is wrong in it. */
-export async function printPoolFiles(root: string): Promise<ReadonlyMap<string, string>> {
-  const files = new Map<string, string>();
+export async function printManifests(root: string): Promise<ReadonlyMap<string, string>> {
+  const files = new Map([['k8s/components/monitoring/rules.yaml', await printRules(root)]]);
   for (const overlay of await listOverlays(root)) {
     const path = `k8s/overlays/${overlay}/pools.yaml`;
     if (!existsSync(join(root, path))) continue;
@@ -27,6 +32,16 @@ export async function printPoolFiles(root: string): Promise<ReadonlyMap<string, 
     }
   }
   return files;
+}
+
+async function printRules(root: string): Promise<string> {
+  const rule = {
+    apiVersion: 'monitoring.coreos.com/v1',
+    kind: 'PrometheusRule',
+    metadata: { name: 'warren', labels: { 'app.kubernetes.io/name': 'warren' } },
+    spec: parse(await readFile(join(root, RULES), 'utf8')) as unknown,
+  };
+  return `# Made from ${RULES} by \`make k8s-pools\`: change that, not this.\n${stringify(rule)}`;
 }
 
 async function renderFile(root: string, path: string): Promise<ReturnType<typeof renderPools>> {
