@@ -8,6 +8,7 @@ import type { Logger } from '../observability/log.ts';
 import type { Clock } from '../time/clock.ts';
 import { tlsFailure, tlsSettingsOf } from '../tls/tls-failure.ts';
 import { TlsFiles } from '../tls/tls-files.ts';
+import type { TlsFileNames } from '../tls/tls-files.ts';
 import { classifyFailure, isConnectionSpent } from './failure.ts';
 import type { Query, QueryResult, Queryable } from './statement.ts';
 import { takeTls } from './tls.ts';
@@ -20,7 +21,7 @@ export interface DatabaseDeps {
   readonly random: () => number;
 }
 
-/** How to reach Postgres. */
+/** How to reach Postgres. Plain values: they are handed to threads. */
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database`, percent-encoded. A secret. */
   readonly url: string;
@@ -39,7 +40,7 @@ export interface DatabaseOptions {
   /** The only schema on the search path: lower-case letters, digits, `_`; at most 63. */
   readonly schema: string;
   /** Certificates, read at each new connection. Default: as the URL says. */
-  readonly tls?: TlsFiles;
+  readonly tls?: TlsFileNames;
   /** Settings of every session, such as `{ enable_seqscan: 'off' }`. */
   readonly settings?: Readonly<Record<string, string>>;
 }
@@ -303,7 +304,7 @@ export class Database implements Part, Queryable {
 
 function createPool(options: DatabaseOptions, log: Logger): pg.Pool {
   const url = urlWithSettings(options.url, { ...options.settings, search_path: options.schema });
-  const { tls = new TlsFiles(log, 'postgres', { tlsCertFile: '', tlsKeyFile: '' }) } = options;
+  const tls = new TlsFiles(log, 'postgres', options.tls ?? { tlsCertFile: '', tlsKeyFile: '' });
   tls.read(); // a file that is wrong from the start ends the start
   const readTls = takeTls(url, tls);
   const pool = new pg.Pool({

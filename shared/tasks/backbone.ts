@@ -82,6 +82,7 @@ const LOOK_AT_EXCHANGES_MS = 30_000;
 /** How a service reaches Postgres. */
 export function createDatabase(deps: Omit<BackboneDeps, 'metrics'>, service: string): Database {
   const { url, poolMax, schema, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = deps.config.postgres;
+  const { tlsCaFile, tlsCertFile, tlsKeyFile } = deps.config.postgres;
   return new Database(deps, {
     url,
     applicationName: `warren-${service}`,
@@ -91,7 +92,7 @@ export function createDatabase(deps: Omit<BackboneDeps, 'metrics'>, service: str
     lockTimeoutMs,
     idleTimeoutMs: IDLE_CONNECTION_MS,
     schema,
-    tls: new TlsFiles(deps.log, 'postgres', deps.config.postgres),
+    tls: { tlsCaFile, tlsCertFile, tlsKeyFile },
     settings: STATEMENT_PLANS,
   });
 }

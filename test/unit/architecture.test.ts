@@ -54,7 +54,7 @@ const PACKAGES: readonly { readonly name: string; readonly within: readonly stri
   { name: 'commander', within: ['cli/'] },
   { name: 'fastify', within: ['shared/http/'] },
   { name: 'uuid', within: ['shared/tasks/ids.ts'] },
-  { name: 'undici', within: ['cli/fetch.ts'] },
+  { name: 'undici', within: ['cli/fetch.ts', 'test/'] },
   { name: 'croner', within: ['shared/schedules/calendar.ts'] },
   { name: 'temporal-polyfill', within: ['shared/schedules/calendar.ts'] },
   { name: '@aws-sdk/client-s3', within: ['shared/files/s3-store.ts'] },

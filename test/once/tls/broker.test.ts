@@ -1,7 +1,5 @@
 /** A RabbitMQ of our own that speaks TLS and asks for a client certificate: what connects, and what each fault is told. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -17,6 +15,7 @@ import { TlsFiles } from '../../../shared/tls/tls-files.ts';
 import { createAuthority } from '../../support/certificates.ts';
 import type { Authority, Certificate } from '../../support/certificates.ts';
 import { eventually } from '../../support/eventually.ts';
+import { freePort } from '../../support/free-port.ts';
 
 /** An instance that no other test uses. */
 const NAME = 'tls-broker';
@@ -58,14 +57,6 @@ afterAll(async () => {
   await resetStack({ name: NAME });
   await rm(dir, { recursive: true, force: true });
 }, START_MS);
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 function urlAt(host: string): string {
   const url = new URL(stack.amqpUrl);

@@ -6,9 +6,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { resetStack, startStack } from '../../../deploy/local-stack/stack.ts';
 import type { Stack } from '../../../deploy/local-stack/stack.ts';
 import { isWarrenError } from '../../../shared/errors/warren-error.ts';
-import { silentLogger } from '../../../shared/observability/silent-log.ts';
 import { systemClock } from '../../../shared/time/clock.ts';
-import { TlsFiles } from '../../../shared/tls/tls-files.ts';
 import type { TlsFileNames } from '../../../shared/tls/tls-files.ts';
 import { createAuthority } from '../../support/certificates.ts';
 import type { Authority, Certificate } from '../../support/certificates.ts';
@@ -108,7 +106,7 @@ async function connect(
   url.hostname = host;
   if (user !== undefined) [url.username, url.password] = [user, 'not-to-be-seen'];
   if (sslmode !== undefined) url.searchParams.set('sslmode', sslmode);
-  const tls = new TlsFiles(silentLogger, 'postgres', { tlsCertFile: '', tlsKeyFile: '', ...names });
+  const tls = { tlsCertFile: '', tlsKeyFile: '', ...names };
   const database = aDatabase(url.href, { schema: 'public', tls });
   try {
     await database.connectOrThrow();
