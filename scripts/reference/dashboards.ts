@@ -217,6 +217,12 @@ const deadLetters: Dashboard = {
       'ops',
       perSecond(m.attempts, 'task_type, outcome', failed),
     ),
+    graph(
+      'Replays',
+      'That have not ended, by state.',
+      'short',
+      query(`max by (state) (${m.replaysOpen})`, '{{state}}'),
+    ),
     graph('Replayed', 'A second, by what they were.', 'ops', perSecond(m.replayed, 'kind')),
     graph(
       'Submissions refused',

@@ -5,11 +5,12 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import { measureOpen, recordUnseen } from './recorder.sql.ts';
+import { countOpenReplays } from './replays.sql.ts';
 
 /** What bookkeeping needs. */
 export interface BookkeepingDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Database;
-  readonly metrics: Pick<Metrics, 'deadLetters' | 'deadLettersOpen' | 'deadLettersOldestSeconds'>;
+  readonly metrics: Pick<Metrics, 'deadLetters' | 'deadLettersOpen' | 'deadLettersOldestSeconds' | 'replaysOpen'>;
 }
 
 /** How bookkeeping runs. */
@@ -25,6 +26,8 @@ export const DEFAULT_BOOKKEEPING: BookkeepingOptions = { intervalMs: 5_000, give
 
 const PER_ROUND = 500;
 
+type OpenState = Parameters<Metrics['replaysOpen']['set']>[1];
+
 /**
  * Makes the bookkeeping. A letter whose task died with its worker has no evidence, and one whose message was purged loses
  * it; both are complete without. Evidence that comes later all the same is still added.
@@ -38,6 +41,9 @@ export function createBookkeeping(deps: BookkeepingDeps, options: BookkeepingOpt
     if (measured !== undefined) {
       metrics.deadLettersOpen.set(Number(measured.open));
       metrics.deadLettersOldestSeconds.set(measured.oldest_seconds);
+    }
+    for (const { state, replays } of await run(db, countOpenReplays)) {
+      metrics.replaysOpen.set(replays ?? 0, state as OpenState);
     }
     return unseen.length === PER_ROUND;
   };

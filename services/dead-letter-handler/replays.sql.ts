@@ -225,3 +225,12 @@ export const steerReplay = statement<
     select id from steered`,
   columns: { id: 'uuid' },
 });
+
+/** Replays that have not ended, by each state that they can have. Index: replays_open. */
+export const countOpenReplays = statement<[]>()({
+  name: 'count_open_replays',
+  text: sql`
+    select s.state, (select count(*) from replays r where r.state = s.state and r.finished_at is null)::int4 as replays
+      from (values ('waiting'), ('running'), ('paused'), ('stopped')) s (state)`,
+  columns: { state: 'text?', replays: 'int4?' },
+});

@@ -274,6 +274,11 @@ export const METRICS = {
     'Seconds since the oldest open dead letter died; 0 without any.',
     [],
   ),
+  replaysOpen: fleetGauge(
+    'warren_replays_open',
+    'Replays that have not ended, by state; stopped: the same failure came back, and somebody has to decide.',
+    [label('state', ['waiting', 'running', 'paused', 'stopped'])],
+  ),
   replayed: counter('warren_replayed_total', 'Dead letters replayed, by what they were.', [
     label('kind', ['task', 'refused', 'foreign']),
   ]),

@@ -698,6 +698,7 @@ create table replays with (fillfactor=50);
   constraint replays_wave_timeout_ms_check CHECK ((wave_timeout_ms >= 1))
   CREATE INDEX replays_finished ON replays USING btree (finished_at) WHERE (finished_at IS NOT NULL);
   CREATE INDEX replays_look_at ON replays USING btree (look_at) WHERE (look_at IS NOT NULL);
+  CREATE INDEX replays_open ON replays USING btree (state) WHERE (finished_at IS NULL);
 
 create table retired_partitions;
   name text not null

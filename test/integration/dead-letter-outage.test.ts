@@ -121,11 +121,42 @@ test('a task whose message never came has a whole letter all the same', async ()
   await bookkeeping.stop(0);
   expect(await metrics.render()).toMatch(/^warren_dead_letters_total\{reason="non_retryable"\} 1$/m);
   expect(await metrics.render()).toMatch(/^warren_dead_letters_oldest_seconds \d/m);
+  expect(await metrics.render()).toContain('warren_replays_open{state="stopped"} 0\n');
   // Evidence that comes late is welcome, and not counted again.
   await using handler = await desk.handler();
   await desk.rejectInvitation(taskId);
   await desk.letter(`task_id = '${taskId}' and evidence_key is not null`);
   expect((await handler.get('/metrics')).text).not.toContain('warren_dead_letters_total{');
+});
+
+test('replays that have not ended are counted by state', async () => {
+  for (const [state, finished] of [
+    ['stopped', 'null'],
+    ['stopped', 'null'],
+    ['running', 'null'],
+    ['finished', 'now()'],
+  ]) {
+    await rows(
+      db(),
+      `insert into replays (id, state, created_by, role, selection, items, waves, finished_at, look_at)
+       values (gen_random_uuid(), '${state}', 'anna', 'operator', '{}', 0, '[]', ${finished}, null)`,
+    );
+  }
+  const metrics = createMetrics({ service: 'test', version: '', withProcess: false });
+  const bookkeeping = createBookkeeping({ ...partDeps, db: db(), metrics }, { intervalMs: 10, giveUpAfterMs: 60_000 });
+  await bookkeeping.start();
+  const open = async (): Promise<readonly string[]> =>
+    (await metrics.render()).split('\n').filter((line) => line.startsWith('warren_replays_open{'));
+  await eventually(async () =>
+    expect(await open()).toEqual([
+      'warren_replays_open{state="waiting"} 0',
+      'warren_replays_open{state="running"} 1',
+      'warren_replays_open{state="paused"} 0',
+      'warren_replays_open{state="stopped"} 2',
+    ]),
+  );
+  await bookkeeping.stop(0);
+  await rows(db(), 'delete from replays');
 });
 
 describe('a letter that Postgres refuses', () => {

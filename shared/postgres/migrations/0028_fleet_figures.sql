@@ -10,3 +10,6 @@ create table fleet_figures (
   -- Of flows: ends up to here are counted.
   counted_to  timestamptz
 ) with (fillfactor = 50);
+
+-- Replays that have not ended, to count them by state.
+create index replays_open on replays (state) where finished_at is null;
