@@ -2,19 +2,19 @@
 import { sql, statement } from '../../shared/postgres/statement.ts';
 
 /** Up to where ends are counted, the instant of now where none ever was; as text: a `Date` has no microseconds. */
-export const readCountedTo = statement<[]>()({
+export const readCountedTo = statement<[figures: string]>()({
   name: 'read_counted_to',
   text: sql`
-    select coalesce((select counted_to from fleet_figures where name = 'fleet'), clock_timestamp())::text as at`,
+    select coalesce((select counted_to from fleet_figures where name = $1::text), clock_timestamp())::text as at`,
   columns: { at: 'text?' },
 });
 
 /** Moves that on; no row where another process counts by now. Index: primary key. */
-export const moveCountedTo = statement<[at: string, process: string]>()({
+export const moveCountedTo = statement<[figures: string, at: string, process: string]>()({
   name: 'move_counted_to',
   text: sql`
-    update fleet_figures set counted_to = $1::text::timestamptz
-     where name = 'fleet' and shown_by = $2::uuid
+    update fleet_figures set counted_to = $2::text::timestamptz
+     where name = $1::text and shown_by = $3::uuid
     returning name`,
   columns: { name: 'text' },
 });

@@ -12,7 +12,7 @@ export interface FlowFiguresDeps extends Omit<LoopDeps, 'round'> {
   readonly db: Queryable;
   readonly metrics: Pick<Metrics, 'flowsEnded' | 'flowSeconds' | 'flowsOpen'>;
   /** Whether this process is the one that counts. */
-  readonly figures: Pick<FleetFigures, 'areOurs' | 'processId'>;
+  readonly figures: Pick<FleetFigures, 'areOurs' | 'name' | 'processId'>;
 }
 
 /** How it counts. */
@@ -43,12 +43,12 @@ export function createFlowFigures(deps: FlowFiguresDeps, options: FlowFiguresOpt
       after = undefined;
       return false;
     }
-    after ??= (await run(db, readCountedTo))[0]?.at ?? undefined;
+    after ??= (await run(db, readCountedTo, figures.name))[0]?.at ?? undefined;
     if (after === undefined) return false;
     const ended = await run(db, listEndedFlows, after, options.settleMs, MOST_LISTED);
     const last: string = ended.at(-1)?.at ?? after;
     // First the mark: what two count is wrong for ever, what a crash keeps from being counted is gone with its counts.
-    const [isOurs] = await run(db, moveCountedTo, last, figures.processId);
+    const [isOurs] = await run(db, moveCountedTo, figures.name, last, figures.processId);
     if (isOurs === undefined) return false;
     for (const { name, state, seconds } of ended) {
       metrics.flowsEnded.add(1, name, state as EndState);

@@ -51,6 +51,11 @@ export class FleetFigures implements Part {
     deps.metrics.showFleetWhile(() => this.areOurs);
   }
 
+  /** Which figures. */
+  get name(): string {
+    return this.#options.name;
+  }
+
   /** True while this process shows them. Never true in two processes at once: it ends here before it lapses in Postgres. */
   get areOurs(): boolean {
     return this.#deps.clock.monotonicMs() < this.#shownUntilMs;
