@@ -17,6 +17,8 @@ import { IS_LONG_RUN } from '../support/long-run.ts';
 const MARK = 'zqx';
 const TASKS = IS_LONG_RUN ? 100_000 : 2_000;
 const BATCH = 500;
+/** At everything that is no task, one after the other. */
+const MOST_ATTEMPTS = 500;
 const SERVICES = ['producer', 'worker', 'dead-letter-handler'] as const;
 
 let fleet: Fleet;
@@ -52,7 +54,8 @@ async function flood(tasks: number): Promise<void> {
   }
   const { url } = fleet.producer();
   const { names } = fleet;
-  for (let n = 0; n < tasks / 20; n += 1) {
+  const attempts = Math.min(Math.ceil(tasks / 20), MOST_ATTEMPTS);
+  for (let n = 0; n < attempts; n += 1) {
     const hostile = `${word()}"}\nwarren_fake{a="b"} 1`;
     await call(url, 'POST', '/v1/tasks', { type: hostile, input: {} });
     await call(url, 'POST', '/v1/tasks', { type: 'fault.unique', queue: word(), input: {} });
@@ -72,7 +75,7 @@ async function flood(tasks: number): Promise<void> {
     });
   }
   await broker.raw.waitForConfirms();
-  refused += 3 * Math.ceil(tasks / 20);
+  refused += 3 * attempts;
 }
 
 /** What a service shows, as series without their values, and the size of it all. */
