@@ -1,21 +1,18 @@
 /** Parsers of option values. Each throws commander's InvalidArgumentError, which becomes exit 2 and names the option. */
 import { InvalidArgumentError } from 'commander';
+import { durationMs } from '../shared/time/duration.ts';
 
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const LONGEST_MS = 31_536_000_000_000;
 
 /** Milliseconds of `250ms`, `10s`, `1.5m`, `2h`, `1d`, or of several in a row: `1h30m`. A bare 0 is allowed. */
 export function parseDuration(text: string): number {
   if (text === '0') return 0;
-  if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) {
+  const ms = durationMs(text);
+  if (ms === undefined) {
     throw new InvalidArgumentError('A duration is a number with a unit: 250ms, 10s, 5m, 2h, 1d.');
   }
-  let ms = 0;
-  for (const [, count, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) {
-    ms += Number(count) * (UNIT_MS[unit ?? ''] ?? 0);
-  }
   if (ms > LONGEST_MS) throw new InvalidArgumentError('That is longer than 1000 years.');
-  return Math.round(ms);
+  return ms;
 }
 
 /** An ISO 8601 instant with a zone, as UTC text. */

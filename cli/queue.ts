@@ -1,9 +1,10 @@
-/** `warren queue …`: look at queues, pause, drain, purge and resume them, and make them fair. */
+/** `warren queue …`: look at queues, pause, drain, purge and resume them, make them fair, and tell how many workers they want. */
 import type { Command } from 'commander';
 import { pathStep } from './api.ts';
 import type { Act } from './context.ts';
 import { escapeText } from './escape.ts';
 import { integerIn, weightOf } from './parse.ts';
+import { addScaling } from './queue-scaling.ts';
 import { renderAge, renderTable } from './render.ts';
 import { cancelMany } from './task-many.ts';
 import { numberAt, textAt, viewAt, viewsAt } from './view.ts';
@@ -30,7 +31,7 @@ export function addQueueCommands(program: Command, act: Act): void {
   const queue = program
     .command('queue')
     .helpCommand(false)
-    .description('queues: look, pause, drain, purge, resume, make fair');
+    .description('queues: look, pause, drain, purge, resume, make fair, scale');
   addList(queue, act);
   addMode(queue, act, 'pause', {
     does: 'start no task of a queue any more; what runs goes on',
@@ -50,6 +51,7 @@ export function addQueueCommands(program: Command, act: Act): void {
     done: 'is served first come, first served; what waited for its turn goes at once',
     example: '',
   });
+  addScaling(queue, act);
 }
 
 function addList(queue: Command, act: Act): void {

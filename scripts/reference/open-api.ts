@@ -13,6 +13,7 @@ import { registerQueueRoutes } from '../../services/producer/http/queues.routes.
 import { FlowStarter } from '../../services/producer/flow-starter.ts';
 import { registerScheduleRoutes } from '../../services/producer/http/schedules.routes.ts';
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
+import { registerScalingRoutes } from '../../services/producer/http/scaling.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { registerFollowRoutes } from '../../services/producer/http/follow.routes.ts';
 import type { TaskRoutesDeps } from '../../services/producer/http/tasks.routes.ts';
@@ -44,6 +45,7 @@ export async function describeTaskApi(): Promise<Api> {
     registerFlowRoutes(app, { ...flows, starter, flowBytes });
     registerScheduleRoutes(app, { ...flows, starter, clock: systemClock, limits: { task: tasks.limits, flowBytes } });
     registerQueueRoutes(app, { ...tasks, readyOf: never });
+    registerScalingRoutes(app, { answer: never }, { sloMs: 1, slots: 1, maxWorkers: 1 });
     registerFileRoutes(
       app,
       {

@@ -4,7 +4,7 @@ import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
 import type { Part } from '../../shared/lifecycle/part.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Queryable } from '../../shared/postgres/statement.ts';
-import { runTimeMs } from '../../shared/tasks/run-times.ts';
+import { meanRunMs, runsOf, runTimeMs } from '../../shared/tasks/run-times.ts';
 import { idMs } from '../../shared/tasks/ids.ts';
 import { countAhead, readRunTimes, readStarts } from './estimates.sql.ts';
 import { drainRate, estimateFinish, positionOf, startAtInstant, startByRates } from './outlook.ts';
@@ -33,6 +33,13 @@ export interface WaitingTask extends LookedAt {
   readonly priority: number;
 }
 
+/** What was measured of the runs of a type. */
+export interface MeasuredRuns {
+  readonly meanMs: number;
+  /** How many, those of an hour ago by half. */
+  readonly runs: number;
+}
+
 interface QueueStarts {
   readonly recent: QueueStart[];
   /** By priority: the greatest id that was started in ten minutes. */
@@ -51,7 +58,7 @@ const BEFORE_ALL_IDS = '00000000-0000-0000-0000-000000000000';
 export class Estimates implements Part {
   readonly #deps: EstimatesDeps;
   readonly #loop: Loop;
-  #runTimes: ReadonlyMap<string, RunTimes> = new Map();
+  #runTimes: ReadonlyMap<string, RunTimes & MeasuredRuns> = new Map();
   #starts: ReadonlyMap<string, QueueStarts> = new Map();
   #second = 0;
   #looks = 0;
@@ -70,6 +77,11 @@ export class Estimates implements Part {
 
   async stop(deadlineMs: number): Promise<void> {
     await this.#loop.stop(deadlineMs);
+  }
+
+  /** How long runs of a type take; `undefined` where none was measured. */
+  runsOf(taskType: string): MeasuredRuns | undefined {
+    return this.#runTimes.get(taskType);
   }
 
   /** When a task that runs may end. */
@@ -109,11 +121,13 @@ export class Estimates implements Part {
   /** Reads now. Throws as `Queryable.query`. */
   async refresh(): Promise<void> {
     const rows = await run(this.#deps.db, readRunTimes);
-    const runTimes = new Map<string, RunTimes>();
+    const runTimes = new Map<string, RunTimes & MeasuredRuns>();
     for (const { type, weights } of rows) {
       const p50Ms = runTimeMs(weights, 0.5);
       const p90Ms = runTimeMs(weights, 0.9);
-      if (p50Ms !== undefined && p90Ms !== undefined) runTimes.set(type, { p50Ms, p90Ms });
+      const meanMs = meanRunMs(weights);
+      if (p50Ms === undefined || p90Ms === undefined || meanMs === undefined) continue;
+      runTimes.set(type, { p50Ms, p90Ms, meanMs, runs: runsOf(weights) });
     }
     this.#runTimes = runTimes;
     const byQueue = new Map<string, QueueStarts>();

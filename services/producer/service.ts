@@ -36,6 +36,7 @@ import { registerLedgerRoutes } from './http/ledger.routes.ts';
 import { registerScheduleRoutes } from './http/schedules.routes.ts';
 import { registerQueueRoutes } from './http/queues.routes.ts';
 import { registerRetentionRoutes } from './http/retention.routes.ts';
+import { registerScalingRoutes } from './http/scaling.routes.ts';
 import { registerTaskRoutes } from './http/tasks.routes.ts';
 import { Ingress } from './ingress.ts';
 import { createLedgerAudit } from './ledger-audit.ts';
@@ -48,6 +49,7 @@ import { createReconciler } from './reconciler.ts';
 import { createReleaser } from './releaser.ts';
 import { readRules } from './retention-rules.ts';
 import { createRetention } from './retention.ts';
+import { createReadyOf, Scaling } from './scaling.ts';
 import { createScheduler } from './scheduler.ts';
 import { Submitter } from './submit.ts';
 
@@ -92,6 +94,13 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     random,
     onFailure,
     startsInOrder: (queue) => catalog.startsInOrder(queue),
+  });
+  const scaling = new Scaling({
+    db,
+    clock,
+    types: () => catalog.types(),
+    runsOf: (type) => estimates.runsOf(type),
+    readyOf: createReadyOf({ connection: consuming, clock, log, names }),
   });
   const follower = new Follower({ db, clock, log, random, onFailure }, { maxWatchers: following.maxFollowers });
   metrics.followers.readFrom(() => follower.watchers);
@@ -180,6 +189,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
         registerScheduleRoutes(app, schedules);
         registerFollowRoutes(app, { clock, follower, estimates });
         registerQueueRoutes(app, { db, log, catalog, readyOf: (queue) => depths.get(queue) });
+        registerScalingRoutes(app, scaling, config.scaling);
         registerHistoryRoutes(app, { db, log, depth: limits.depth });
         registerFileRoutes(
           app,

@@ -11,7 +11,7 @@ import { run } from '../../shared/postgres/statement.ts';
 import type { Queryable } from '../../shared/postgres/statement.ts';
 import { cancelChannelOf } from '../../shared/tasks/cancel-channel.ts';
 import { systemClock } from '../../shared/time/clock.ts';
-import { BEATS, IN_FLIGHT } from './lease-messages.ts';
+import { BEATS, DRAINING, IN_FLIGHT, loadLoads } from './lease-messages.ts';
 import type { LeaseNews, LeaseOrder, LeaseThreadData } from './lease-messages.ts';
 import { readCancels, renewLease } from './leases.sql.ts';
 import { Wakeup } from './wakeup.ts';
@@ -116,8 +116,22 @@ class Renewal {
     this.#cpuAtMs = nowMs;
     const inFlight = Atomics.load(this.#state, IN_FLIGHT);
     const rss = process.memoryUsage.rss();
+    const isDraining = Atomics.load(this.#state, DRAINING) === 1;
+    const loads = loadLoads(this.#state, this.#data.queues);
+    const told = JSON.stringify(Object.fromEntries(loads.map(({ queue, ...load }) => [queue, load])));
+    const { workerId } = this.#data;
     try {
-      const [row] = await run(db, renewLease, this.#data.workerId, inFlight, fraction, rss, CLAIM_ANSWER_WITHIN_MS);
+      const [row] = await run(
+        db,
+        renewLease,
+        workerId,
+        inFlight,
+        fraction,
+        rss,
+        CLAIM_ANSWER_WITHIN_MS,
+        told,
+        isDraining,
+      );
       return row === undefined ? { kind: 'lapsed' } : { kind: 'renewed', cancels: row.cancels, claims: row.claims };
     } catch (thrown) {
       return { kind: 'missed', reason: toError(thrown).message };

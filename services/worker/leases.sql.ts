@@ -41,13 +41,21 @@ const cancelsOfWorker = sql`
  * for longer than `settledInMs`. No row: the lease was reaped, and everything that this worker runs is no longer its own.
  */
 export const renewLease = statement<
-  [worker: string, inFlight: number, cpuFraction: number, memoryBytes: number, settledInMs: number]
+  [
+    worker: string,
+    inFlight: number,
+    cpuFraction: number,
+    memoryBytes: number,
+    settledInMs: number,
+    loads: string,
+    isDraining: boolean,
+  ]
 >()({
   name: 'renew_lease',
   text: sql`
     update leases
        set renewed_at = clock_timestamp(), in_flight = $2::int4, cpu_fraction = $3::float8,
-           memory_bytes = $4::float8::int8
+           memory_bytes = $4::float8::int8, loads = $6::text::jsonb, is_draining = $7::boolean
      where worker = $1::uuid
     returning ${cancelsOfWorker} as cancels,
               array(

@@ -10,8 +10,8 @@ import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
 import type { Clock } from '../../shared/time/clock.ts';
-import { BEATS, IN_FLIGHT, PLACES } from './lease-messages.ts';
-import type { LeaseNews, LeaseOrder, LeaseThreadData } from './lease-messages.ts';
+import { BEATS, DRAINING, IN_FLIGHT, placesOf, storeLoads } from './lease-messages.ts';
+import type { LeaseNews, LeaseOrder, LeaseThreadData, QueueLoad } from './lease-messages.ts';
 import { closeLease, openLease } from './leases.sql.ts';
 import { threadEntry } from './thread-entry.ts';
 
@@ -23,6 +23,10 @@ export interface LeasesDeps {
   readonly metrics: Pick<Metrics, 'leaseRenewals'>;
   /** Attempts that run now. */
   readonly inFlight: () => number;
+  /** What this worker has of each of its queues, in the order of the option `queues`. */
+  readonly loads: () => readonly QueueLoad[];
+  /** True from the moment on at which it takes nothing new. */
+  readonly isDraining: () => boolean;
   /** Tasks of this worker whose cancelling was asked for; called whenever a look found some, again and again. */
   readonly onCancels: (taskIds: readonly string[]) => void;
   /** Claims that Postgres holds for this worker for a while; called after each renewal that found some. */
@@ -136,10 +140,18 @@ export class Leases implements Part {
   /** Takes the lease once the thread that renews it stands ready, and keeps it until it is lost or the worker stops. */
   async #hold(): Promise<void> {
     const { renewMs, maxLoopBlockMs } = this.#options;
-    const shared = new SharedArrayBuffer(PLACES * Int32Array.BYTES_PER_ELEMENT);
+    const queues = Object.keys(this.#options.queues);
+    const shared = new SharedArrayBuffer(placesOf(queues.length) * Int32Array.BYTES_PER_ELEMENT);
     const state = new Int32Array(shared);
     const database = { ...this.#deps.db.options, applicationName: 'warren-lease', max: 1 };
-    const workerData: LeaseThreadData = { workerId: this.#workerId, renewMs, maxLoopBlockMs, database, shared };
+    const workerData: LeaseThreadData = {
+      workerId: this.#workerId,
+      renewMs,
+      maxLoopBlockMs,
+      database,
+      queues,
+      shared,
+    };
     const thread = new Worker(threadEntry('lease-thread'), {
       workerData,
       name: 'lease',
@@ -218,11 +230,14 @@ export class Leases implements Part {
     }
   }
 
-  /** Shows the thread that the main loop turns, and how much runs. */
+  /** Shows the thread that the main loop turns, how much runs and waits, and whether the worker is on its way out. */
   async #beat(state: Int32Array, signal: AbortSignal): Promise<void> {
+    const { inFlight, isDraining, loads } = this.#deps;
     while (!signal.aborted) {
       Atomics.add(state, BEATS, 1);
-      Atomics.store(state, IN_FLIGHT, this.#deps.inFlight());
+      Atomics.store(state, IN_FLIGHT, inFlight());
+      Atomics.store(state, DRAINING, Number(isDraining()));
+      storeLoads(state, loads());
       await this.#deps.clock.sleep(BEAT_MS, signal, { unref: true });
     }
   }

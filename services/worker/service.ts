@@ -144,6 +144,8 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       log,
       metrics,
       inFlight: () => runner.running,
+      loads: () => intake.lines.map(({ queue, taken, waiting }) => ({ queue, running: taken, waiting })),
+      isDraining: () => intake.isDraining,
       onCancels: (taskIds) => {
         for (const taskId of taskIds) if (!isolation.abort(taskId, 'cancel')) runner.abort(taskId as TaskId, 'cancel');
       },

@@ -4,9 +4,7 @@ import {
   groupRules,
   integer,
   list,
-  filePath,
   oneOf,
-  queueSlots,
   secretList,
   secretUrl,
   secretUrls,
@@ -17,8 +15,10 @@ import { BROKER_ACCESS, DATABASE_ACCESS } from './access-settings.ts';
 import { FILE_SETTINGS } from './file-settings.ts';
 import { TLS_SETTINGS } from './tls-settings.ts';
 import { RETENTION_SETTINGS } from './retention-settings.ts';
+import { SCALING_SETTINGS } from './scaling-settings.ts';
 import { alertChannels, CHANNEL_NAME, CHANNEL_NAME_IN_WORDS, STANDARD_SECRET } from './alert-channels.ts';
 import type { Setting } from './format.ts';
+import { WORKER_SETTINGS } from './worker-settings.ts';
 
 /** Where a value came from. */
 export type Source = 'default' | 'file' | 'environment' | `file ${string}`;
@@ -106,58 +106,7 @@ export const SCHEMA = {
     ...TLS_SETTINGS.http,
     tokens: { ...tokens('Bearer tokens of the APIs, each with a name and a role.'), env: 'WARREN_TOKENS' },
   },
-  worker: {
-    queues: {
-      ...queueSlots('Queues to consume, each with the attempts that run at once.', [
-        { name: 'default', concurrency: 10 },
-      ]),
-      env: 'WARREN_QUEUES',
-    },
-    tasks: {
-      ...list('Modules of task types to load: paths or package names.', /^[^\0]{1,1024}$/, 'a path or package name'),
-      env: 'WARREN_TASKS',
-    },
-    prefetch: integer(
-      'Deliveries that RabbitMQ leaves with the worker per queue; 0: twice the concurrency.',
-      0,
-      0,
-      65_535,
-    ),
-    localWaitMs: integer(
-      'Milliseconds that a delivery waits in a worker for a slot before it is given back, for others to start it.',
-      20_000,
-      100,
-      600_000,
-    ),
-    maxAbandoned: integer('Handlers that ignore their abort before the worker drains and restarts.', 10, 1, 10_000),
-    drainMs: integer('Milliseconds that running attempts get at shutdown before they are aborted.', 25_000, 0, DAY_MS),
-    threads: integer('Threads for task types with isolation "thread"; 0: such types are refused.', 1, 0, 64),
-    threadHeapMegabytes: integer(
-      'Megabytes of heap of each such thread; beyond it the thread ends and its attempt fails.',
-      512,
-      16,
-      65_536,
-    ),
-    resultMaxBytes: integer(
-      'Bytes that the result of an attempt may have in its row; a larger one goes to the store of files, where there is one.',
-      65_536,
-      0,
-      16_777_216,
-    ),
-    maxLoopBlockMs: integer(
-      'Milliseconds that the event loop may be blocked before the lease is no longer renewed.',
-      10_000,
-      1_000,
-      3_600_000,
-    ),
-    tempDir: filePath('Folder for temporary files of attempts; empty: that of the system.'),
-    codeVersion: text(
-      'Version of the task code, kept with each attempt that did not succeed.',
-      '',
-      /^[\x20-\x7e]{0,100}$/,
-      'up to 100 printable ASCII characters',
-    ),
-  },
+  worker: WORKER_SETTINGS,
   lease: {
     renewMs: integer('Milliseconds between two renewals of the lease of a worker.', 1_500, 100, 60_000),
     lapseMs: integer(
@@ -246,6 +195,7 @@ export const SCHEMA = {
     intervalMs: integer('Milliseconds between two looks for what has waited too long.', 5_000, 50, 600_000),
     afterMs: integer('Milliseconds of waiting after which a task is invited again at priority 9.', 60_000, 100, DAY_MS),
   },
+  scaling: SCALING_SETTINGS,
   deadLetters: {
     prefetch: integer('Dead deliveries taken at once.', 500, 1, 65_535),
     replayDestinations: list(

@@ -10,7 +10,7 @@ export function runTimeBucket(ms: number): number {
 
 /** The duration in milliseconds that `share` (0 to 1) of the runs stay below; `undefined` where there were none. */
 export function runTimeMs(weights: readonly number[], share: number): number | undefined {
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const total = runsOf(weights);
   if (!(total > 0)) return undefined;
   let below = 0;
   for (const [bucket, weight] of weights.entries()) {
@@ -21,4 +21,16 @@ export function runTimeMs(weights: readonly number[], share: number): number | u
     below += weight;
   }
   return 2 ** ((weights.length - 1) / 2);
+}
+
+/** The mean of the runs in milliseconds; `undefined` where there were none. */
+export function meanRunMs(weights: readonly number[]): number | undefined {
+  const total = runsOf(weights);
+  if (!(total > 0)) return undefined;
+  return weights.reduce((sum, weight, bucket) => sum + weight * 2 ** ((bucket - 0.5) / 2), 0) / total;
+}
+
+/** How many runs there were; one of an hour ago is half a run. */
+export function runsOf(weights: readonly number[]): number {
+  return weights.reduce((sum, weight) => sum + weight, 0);
 }

@@ -471,6 +471,8 @@ create table leases with (fillfactor=50);
   in_flight integer not null default 0
   cpu_fraction real not null default 0
   memory_bytes bigint not null default 0
+  loads jsonb not null default '{}'::jsonb
+  is_draining boolean not null default false
   constraint leases_pkey PRIMARY KEY (worker)
 
 create table ledger_audits;

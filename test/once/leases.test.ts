@@ -47,6 +47,11 @@ function openLeases(
       log: listLogger(heard.lines),
       db: over,
       inFlight: () => 3,
+      loads: () => [
+        { queue: 'default', running: 2, waiting: 5 },
+        { queue: 'bulk', running: 1, waiting: 0 },
+      ],
+      isDraining: () => false,
       onCancels: (ids) => heard.cancels.push(...ids),
       onClaims: (_workerId, ids) => heard.claims.push(...ids),
       onLapsed: () => {
@@ -93,6 +98,16 @@ test('a lease says what the worker is and is renewed while it lives, and goes wh
   await open[Symbol.asyncDispose]();
   expect(await lease(open)).toBeUndefined();
   expect(open.leases.isLeased).toBe(false);
+});
+
+test('a lease tells what its worker runs and holds of each queue, and that it takes nothing new', async () => {
+  let isDraining = false;
+  await using open = openLeases(db, {}, { isDraining: () => isDraining });
+  await open.leases.start();
+  const loads = { default: { running: 2, waiting: 5 }, bulk: { running: 1, waiting: 0 } };
+  await eventually(async () => expect(await lease(open)).toMatchObject({ loads, is_draining: false }));
+  isDraining = true;
+  await eventually(async () => expect(await lease(open)).toMatchObject({ loads, is_draining: true }));
 });
 
 test('a lease tells how busy its worker is: attempts under way, CPU of all its threads, memory', async () => {

@@ -28,9 +28,11 @@ import { registerHistoryRoutes } from '../../services/producer/http/history.rout
 import { FlowStarter } from '../../services/producer/flow-starter.ts';
 import { registerScheduleRoutes } from '../../services/producer/http/schedules.routes.ts';
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
+import { registerScalingRoutes } from '../../services/producer/http/scaling.routes.ts';
 import { registerQueueRoutes } from '../../services/producer/http/queues.routes.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { readRules } from '../../services/producer/retention-rules.ts';
+import { Scaling } from '../../services/producer/scaling.ts';
 import { Submitter } from '../../services/producer/submit.ts';
 import { openDatabase } from './database.ts';
 import type { TestDatabase } from './database.ts';
@@ -103,6 +105,8 @@ export async function openTaskApi(
     readonly database?: Partial<DatabaseOptions>;
     readonly maxFollowers?: number;
     readonly streams?: FollowRoutesDeps['streams'];
+    /** What RabbitMQ would say that waits in a queue; 7 otherwise. */
+    readonly readyOf?: (queue: string) => number | undefined;
   } = {},
 ): Promise<TestTaskApi> {
   const log = options.log ?? silentLogger;
@@ -180,7 +184,16 @@ export async function openTaskApi(
           clock: systemClock,
           limits: { task: DEFAULT_LIMITS, flowBytes },
         });
-        registerQueueRoutes(app, { db: db.database, log, catalog, readyOf: () => 7 });
+        const readyOf = options.readyOf ?? ((): number => 7);
+        registerQueueRoutes(app, { db: db.database, log, catalog, readyOf });
+        const scaling = new Scaling({
+          db: db.database,
+          clock: systemClock,
+          types: () => catalog.types(),
+          runsOf: (type) => estimates.runsOf(type),
+          readyOf: async (queue) => await Promise.resolve(readyOf(queue)),
+        });
+        registerScalingRoutes(app, scaling, { sloMs: 30_000, slots: 10, maxWorkers: 100 });
         registerHistoryRoutes(app, { db: db.database, log, depth: DEFAULT_LIMITS.depth });
         registerFollowRoutes(app, {
           clock: systemClock,

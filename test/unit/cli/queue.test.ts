@@ -48,6 +48,41 @@ test('a queue that there is not is told in plain words', async () => {
   expect(stderr).toMatch(/queue-not-found[\s\S]*nowhere/);
 });
 
+test('scaling tells how many workers a queue wants, why, and from what', async () => {
+  const { fetch, seen } = answering(
+    jsonAnswer({
+      queue: 'mail',
+      workersWanted: 4,
+      why: '120 tasks of 2 s wait, to be started within 15 s',
+      sloSeconds: 30,
+      waiting: 120,
+      ready: 100,
+      held: 20,
+      turns: 0,
+      running: 20,
+      arrivalPerSecond: 3.1,
+      slotsPerWorker: 10,
+      workers: 2,
+      draining: 1,
+    }),
+  );
+  const run = await warren(['queue', 'scaling', 'mail', '--slo', '30s', '--max', '20'], { fetch });
+  expect(run.exitCode).toBe(0);
+  expect(run.stdout).toBe(
+    [
+      'mail wants 4 workers, and has 2 and 1 on their way out',
+      '  why      120 tasks of 2 s wait, to be started within 15 s',
+      '  target   95 of 100 wait at most 30 s',
+      '  waiting  120 (RabbitMQ 100, workers 20, turns 0)',
+      '  running  20, of 10 a worker',
+      '  arrivals 3.1 a second, of unknown each',
+      '',
+    ].join('\n'),
+  );
+  const { pathname, search } = new URL(seen[0]?.url ?? '');
+  expect(pathname + search).toBe('/v1/scaling/mail?slo=30s&max=20');
+});
+
 test('purge cancels what waits in the queue and nothing else, whatever its name holds', async () => {
   const { fetch, seen } = answering(
     jsonAnswer({ dryRun: false, operation: 'o', cancelled: 7, requested: 0, skipped: 0, isPartial: false }),

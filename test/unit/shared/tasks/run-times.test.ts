@@ -1,6 +1,6 @@
 /** How long runs take, out of 64 weights. */
 import { expect, test } from '@jest/globals';
-import { RUN_TIME_BUCKETS, runTimeBucket, runTimeMs } from '../../../../shared/tasks/run-times.ts';
+import { meanRunMs, RUN_TIME_BUCKETS, runTimeBucket, runTimeMs, runsOf } from '../../../../shared/tasks/run-times.ts';
 
 function weigh(durationsMs: readonly number[]): number[] {
   const weights = Array.from({ length: RUN_TIME_BUCKETS }, () => 0);
@@ -23,7 +23,15 @@ test('median and ninth decile of evenly spread durations are told to a fifth', (
   expect(Math.abs((runTimeMs(weights, 0.9) ?? 0) - 900)).toBeLessThan(180);
 });
 
+test('the mean of evenly spread durations is told to a tenth, of few long ones among many short ones to a fifth', () => {
+  expect(Math.abs((meanRunMs(weigh(Array.from({ length: 1_000 }, (_, n) => n + 1))) ?? 0) - 500)).toBeLessThan(50);
+  const mixed = weigh([...Array.from({ length: 90 }, () => 10), ...Array.from({ length: 10 }, () => 60_000)]);
+  expect(Math.abs((meanRunMs(mixed) ?? 0) - 6_009) / 6_009).toBeLessThan(0.2);
+  expect(runsOf(mixed)).toBe(100);
+});
+
 test('nothing is told of a type that never ran', () => {
+  expect(meanRunMs(weigh([]))).toBeUndefined();
   expect(runTimeMs(weigh([]), 0.5)).toBeUndefined();
   expect(runTimeMs([], 0.5)).toBeUndefined();
 });
