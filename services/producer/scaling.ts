@@ -30,7 +30,7 @@ export interface ScalingDeps {
 }
 
 /** What is asked. */
-export interface ScalingQuestion extends ScalingAim {
+export interface ScalingQuestion extends Omit<ScalingAim, 'startSeconds'> {
   readonly queue: string;
   /** Slots of a worker where none is there to tell. */
   readonly slotsPerWorker: number;
@@ -49,13 +49,13 @@ export interface ScalingAnswer extends WorkersWanted {
   readonly ending: number;
 }
 
-/** The time that arrivals are looked at, in seconds: spans, their length, and the youngest that show a rise. */
+/** The time over which arrivals are averaged is cut in so many spans, of which the youngest show a rise. */
 const SPANS = 24;
-const SPAN_SECONDS = 5;
 const RECENT_SPANS = 3;
 /** Rows of a span: 2 400 in all, read by the key in 2 to 10 ms, however many there are. */
 const ROWS_PER_SPAN = 100;
-const FRESH_MS = 2_000;
+/** What was read this part of that time ago is read anew: 2 seconds of two minutes. */
+const FRESH_SHARE = 1 / 60;
 const LEAST_COVERED_SECONDS = 0.001;
 
 type Sample = readonly {
@@ -66,17 +66,30 @@ type Sample = readonly {
   readonly tasks: number;
 }[];
 
-/** Answers from what is at most two seconds old, but for what workers run. */
+/** How it looks: of the group `scaling` of the configuration. */
+export interface ScalingOptions {
+  /** Milliseconds over which arrivals are averaged. */
+  readonly windowMs: number;
+  /** Milliseconds that a new worker takes to be ready. */
+  readonly workerStartMs: number;
+}
+
+/** Answers from what is at most two seconds old, or a sixtieth of the window; what workers run and hold is read anew. */
 export class Scaling {
   readonly #deps: ScalingDeps;
   readonly #ready: Fresh<number | undefined>;
   readonly #sample: Fresh<Sample>;
+  readonly #spanMs: number;
+  readonly #startSeconds: number;
 
-  constructor(deps: ScalingDeps) {
+  constructor(deps: ScalingDeps, { windowMs, workerStartMs }: ScalingOptions) {
     this.#deps = deps;
+    this.#spanMs = windowMs / SPANS;
+    this.#startSeconds = workerStartMs / 1_000;
     const nowMs = (): number => deps.clock.monotonicMs();
-    this.#ready = new Fresh(nowMs, async (queue) => await deps.readyOf(queue));
-    this.#sample = new Fresh(nowMs, async () => await this.#sampleArrivals());
+    const freshMs = windowMs * FRESH_SHARE;
+    this.#ready = new Fresh({ nowMs, freshMs }, async (queue) => await deps.readyOf(queue));
+    this.#sample = new Fresh({ nowMs, freshMs }, async () => await this.#sampleArrivals());
   }
 
   /** Throws `queue-not-found`, and as `Queryable.query`. */
@@ -92,14 +105,15 @@ export class Scaling {
       waiting: ready === undefined ? undefined : ready + held + turns,
       running,
       // What comes into a queue that is drained waits until somebody opens it.
-      arrivalPerSecond: mode === 'open' ? arrivalRate(spansOf(sample), RECENT_SPANS) : 0,
+      arrivalPerSecond: mode === 'open' ? arrivalRate(spansOf(sample, this.#spanMs / 1_000), RECENT_SPANS) : 0,
       meanRunSeconds,
       slotsPerWorker: workers === 0 || slots === 0 ? slotsPerWorker : slots / workers,
       workers,
       mostRunning: this.#mostRunning(queue, sample),
       starts: mode !== 'paused',
     };
-    return { ...workersWanted(figures, aim), figures, mode, ready, held, turns, draining, ending };
+    const wanted = workersWanted(figures, { ...aim, startSeconds: this.#startSeconds });
+    return { ...wanted, figures, mode, ready, held, turns, draining, ending };
   }
 
   /** Of the types that came in lately, each by how many; else of those that go to this queue, by how many ran. */
@@ -150,28 +164,33 @@ export class Scaling {
   async #sampleArrivals(): Promise<Sample> {
     // Ids carry the clock of those who made them, the producers: not Postgres's.
     const endMs = this.#deps.clock.now().getTime();
-    const starts = Array.from({ length: SPANS }, (_, index) => endMs - (SPANS - index) * SPAN_SECONDS * 1_000);
+    const starts = Array.from({ length: SPANS }, (_, index) => endMs - (SPANS - index) * this.#spanMs);
     const lower = starts.map((ms) => idAtLeast(new Date(ms)));
-    const upper = starts.map((ms) => idAtLeast(new Date(ms + SPAN_SECONDS * 1_000)));
+    const upper = starts.map((ms) => idAtLeast(new Date(ms + this.#spanMs)));
     const rows = await run(this.#deps.db, sampleArrivals, lower, upper, ROWS_PER_SPAN);
-    return rows.map((row) => ({ ...row, span: row.span - 1, seconds: coveredSeconds(row, starts) }));
+    return rows.map((row) => ({
+      ...row,
+      span: row.span - 1,
+      seconds: coveredSeconds(row, starts, this.#spanMs / 1_000),
+    }));
   }
 }
 
 function coveredSeconds(
   { span, last_id: lastId }: RowOf<typeof sampleArrivals.columns>,
   starts: readonly number[],
+  spanSeconds: number,
 ): number {
-  if (lastId === null) return SPAN_SECONDS;
+  if (lastId === null) return spanSeconds;
   return Math.max(LEAST_COVERED_SECONDS, (idMs(lastId) - (starts[span - 1] ?? 0)) / 1_000);
 }
 
 /** Every span, those without a task too. */
-function spansOf(sample: Sample): { readonly seconds: number; readonly tasks: number }[] {
+function spansOf(sample: Sample, spanSeconds: number): { readonly seconds: number; readonly tasks: number }[] {
   return Array.from({ length: SPANS }, (_, span) => {
     const rows = sample.filter((row) => row.span === span);
     const tasks = rows.reduce((sum, row) => sum + row.tasks, 0);
-    return { tasks, seconds: rows[0]?.seconds ?? SPAN_SECONDS };
+    return { tasks, seconds: rows[0]?.seconds ?? spanSeconds };
   });
 }
 
@@ -198,21 +217,21 @@ export function createReadyOf(deps: {
 
 /** What was read a moment ago, or is being read: whoever asks meanwhile gets the same. */
 class Fresh<T> {
-  readonly #nowMs: () => number;
+  readonly #time: { readonly nowMs: () => number; readonly freshMs: number };
   readonly #read: (key: string) => Promise<T>;
   readonly #entries = new Map<string, { readonly atMs: number; readonly value: Promise<T> }>();
 
-  constructor(nowMs: () => number, read: (key: string) => Promise<T>) {
-    this.#nowMs = nowMs;
+  constructor(time: { readonly nowMs: () => number; readonly freshMs: number }, read: (key: string) => Promise<T>) {
+    this.#time = time;
     this.#read = read;
   }
 
   /** Rejects as reading does; what failed is read again by whoever asks next. */
   async get(key: string): Promise<T> {
     const found = this.#entries.get(key);
-    if (found !== undefined && this.#nowMs() - found.atMs < FRESH_MS) return await found.value;
+    if (found !== undefined && this.#time.nowMs() - found.atMs < this.#time.freshMs) return await found.value;
     const value = this.#read(key);
-    this.#entries.set(key, { atMs: this.#nowMs(), value });
+    this.#entries.set(key, { atMs: this.#time.nowMs(), value });
     try {
       return await value;
     } catch (thrown) {

@@ -95,13 +95,9 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     onFailure,
     startsInOrder: (queue) => catalog.startsInOrder(queue),
   });
-  const scaling = new Scaling({
-    db,
-    clock,
-    types: () => catalog.types(),
-    runsOf: (type) => estimates.runsOf(type),
-    readyOf: createReadyOf({ connection: consuming, clock, log, names }),
-  });
+  const readyOf = createReadyOf({ connection: consuming, clock, log, names });
+  const runsOf = (type: string): ReturnType<Estimates['runsOf']> => estimates.runsOf(type);
+  const scaling = new Scaling({ db, clock, types: () => catalog.types(), runsOf, readyOf }, config.scaling);
   const follower = new Follower({ db, clock, log, random, onFailure }, { maxWatchers: following.maxFollowers });
   metrics.followers.readFrom(() => follower.watchers);
   const limits = limitsOf(config, webhookRuleOf(config.webhooks.allowHosts));

@@ -27,6 +27,8 @@ export interface ScalingFigures {
 export interface ScalingAim {
   /** 95 of 100 tasks shall wait at most so many seconds to be started. Above 0. */
   readonly sloSeconds: number;
+  /** Seconds that a new worker takes to be asked for, scheduled and ready: so far ahead is looked. At least 0. */
+  readonly startSeconds: number;
   /** Bounds of the answer, 0 <= min <= max. */
   readonly min: number;
   readonly max: number;
@@ -50,8 +52,6 @@ interface Need {
 const LATE_SHARE = 0.05;
 /** What waits shall be started within this share of the target: new workers take time to start, and more comes meanwhile. */
 const DRAIN_SHARE = 0.5;
-/** Seconds that are looked ahead: about as long as a new worker takes to be asked for, scheduled and ready. */
-const AHEAD_SECONDS = 30;
 /** A smaller fleet must have this much more than it needs, or the larger one stays: figures that swing by less move nothing. */
 const SPARE_TO_SHRINK = 1.15;
 
@@ -59,9 +59,10 @@ const SPARE_TO_SHRINK = 1.15;
  * How many workers keep the wait within the target. Never fewer slots than run now, so that a busy worker is not sent away by this figure
  * alone. Within `min` and `max`; never less where more waits, runs or arrives.
  */
-export function workersWanted(figures: ScalingFigures, { sloSeconds, min, max }: ScalingAim): WorkersWanted {
+export function workersWanted(figures: ScalingFigures, aim: ScalingAim): WorkersWanted {
+  const { min, max } = aim;
   const { slotsPerWorker, workers, waiting } = figures;
-  const need = slotsNeeded(figures, sloSeconds, max * slotsPerWorker);
+  const need = slotsNeeded(figures, aim);
   const grown = Math.ceil(need.slots / slotsPerWorker);
   const shrunk = Math.ceil((need.slots * SPARE_TO_SHRINK) / slotsPerWorker);
   const bounded = (wanted: number, why: string): WorkersWanted => {
@@ -76,7 +77,7 @@ export function workersWanted(figures: ScalingFigures, { sloSeconds, min, max }:
 }
 
 /** Slots that are needed, and what for. */
-function slotsNeeded(figures: ScalingFigures, sloSeconds: number, mostSlots: number): Need {
+function slotsNeeded(figures: ScalingFigures, aim: ScalingAim): Need {
   const { waiting = 0, running, arrivalPerSecond: rate, meanRunSeconds: mean, mostRunning, starts } = figures;
   if (!starts) return { slots: running, why: `the queue is paused: slots for the ${running} that run` };
   const need = largest([
@@ -88,7 +89,7 @@ function slotsNeeded(figures: ScalingFigures, sloSeconds: number, mostSlots: num
             why: `nobody knows how long runs take: a slot for each of ${waiting + running} tasks`,
           },
         ]
-      : measuredNeeds({ waiting, running, rate, mean }, sloSeconds, mostSlots)),
+      : measuredNeeds({ waiting, running, rate, mean }, aim, aim.max * figures.slotsPerWorker)),
   ]);
   if (mostRunning === undefined || mostRunning >= need.slots) return need;
   const allowed = Math.max(mostRunning, running);
@@ -105,9 +106,10 @@ interface Load {
   readonly mean: number;
 }
 
-function measuredNeeds({ waiting, running, rate, mean }: Load, sloSeconds: number, mostSlots: number): readonly Need[] {
+function measuredNeeds({ waiting, running, rate, mean }: Load, aim: ScalingAim, mostSlots: number): readonly Need[] {
+  const { sloSeconds, startSeconds } = aim;
   // No more slots than there are tasks now, or will be by then: runs of hours that came in once are no steady load.
-  const tasks = waiting + running + rate * AHEAD_SECONDS;
+  const tasks = waiting + running + rate * startSeconds;
   const load = rate * mean;
   const steady = Math.min(slotsForLoad({ load, mean, sloSeconds }, mostSlots), tasks);
   // n slots start n at once, and then n a run: so many that what waits has started by then, behind what runs.

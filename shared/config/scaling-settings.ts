@@ -11,6 +11,18 @@ export const SCALING_SETTINGS = {
     100,
     DAY_MS,
   ),
+  windowMs: integer(
+    'Milliseconds over which arrivals are averaged; a rise shows within an eighth of it.',
+    120_000,
+    1_000,
+    3_600_000,
+  ),
+  workerStartMs: integer(
+    'Milliseconds that a new worker takes to be asked for, scheduled and ready.',
+    30_000,
+    0,
+    3_600_000,
+  ),
   slots: integer(
     'Tasks that a worker is taken to run at once for as long as none of its queue is there.',
     10,

@@ -5,7 +5,7 @@ import type { ScalingAnswer, ScalingDeps } from '../../services/producer/scaling
 import { idAtLeast } from '../../shared/tasks/ids.ts';
 import { systemClock } from '../../shared/time/clock.ts';
 import { addTask, partDeps } from '../support/core.ts';
-import { aType, openTaskApi } from '../support/task-api.ts';
+import { aType, DEFAULT_SCALING, openTaskApi } from '../support/task-api.ts';
 import type { TestTaskApi } from '../support/task-api.ts';
 
 const VIEWER = { name: 'keda', role: 'viewer', token: 'token-of-the-autoscaler' } as const;
@@ -28,14 +28,14 @@ beforeEach(async () => {
 const SECOND = { meanMs: 1_000, runs: 10 };
 
 async function ask(deps: Partial<ScalingDeps> = {}): Promise<ScalingAnswer> {
-  const scaling = new Scaling({
+  const usual: ScalingDeps = {
     db,
     clock: systemClock,
     types: () => [{ name: 'report.csv', queue: 'default', concurrency: undefined, rate: undefined }],
     runsOf: () => SECOND,
     readyOf: async () => await Promise.resolve(ready),
-    ...deps,
-  });
+  };
+  const scaling = new Scaling({ ...usual, ...deps }, DEFAULT_SCALING);
   return await scaling.answer({ queue: 'default', sloSeconds: 30, min: 0, max: 100, slotsPerWorker: 10 });
 }
 
@@ -152,13 +152,9 @@ test('a paused queue starts nothing, and what comes into a drained one is no loa
 
 test('many that ask at once are read for once', async () => {
   let asked = 0;
-  const scaling = new Scaling({
-    ...partDeps,
-    db,
-    types: () => [],
-    runsOf: () => undefined,
-    readyOf: async () => await Promise.resolve((asked += 1)),
-  });
+  const readyOf = async (): Promise<number> => await Promise.resolve((asked += 1));
+  const nothing = { types: () => [], runsOf: () => undefined };
+  const scaling = new Scaling({ ...partDeps, ...nothing, db, readyOf }, DEFAULT_SCALING);
   const question = { queue: 'default', sloSeconds: 30, min: 0, max: 10, slotsPerWorker: 10 };
   const answers = await Promise.all(Array.from({ length: 20 }, async () => await scaling.answer(question)));
   expect([asked, answers.every(({ ready: each }) => each === 1)]).toEqual([1, true]);

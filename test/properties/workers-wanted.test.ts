@@ -20,7 +20,7 @@ const aimOf: fc.Arbitrary<ScalingAim> = fc
     min: fc.integer({ min: 0, max: 20 }),
     more: fc.integer({ min: 0, max: 400 }),
   })
-  .map(({ sloSeconds, min, more }) => ({ sloSeconds, min, max: min + more }));
+  .map(({ sloSeconds, min, more }) => ({ sloSeconds, startSeconds: 30, min, max: min + more }));
 
 test('the answer is a whole number within the bounds, with a reason', () => {
   fc.assert(

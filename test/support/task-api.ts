@@ -78,6 +78,11 @@ export const DEFAULT_RETENTION = Object.fromEntries(
   Object.entries(SCHEMA.retention).map(([name, setting]) => [name, setting.default]),
 ) as unknown as Config['retention'];
 
+/** How queues are scaled where nothing is configured. */
+export const DEFAULT_SCALING = Object.fromEntries(
+  Object.entries(SCHEMA.scaling).map(([name, setting]) => [name, setting.default]),
+) as unknown as Config['scaling'];
+
 /** Statements planned as services have them planned. */
 export const SERVICE_PLANS = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' };
 
@@ -186,14 +191,17 @@ export async function openTaskApi(
         });
         const readyOf = options.readyOf ?? ((): number => 7);
         registerQueueRoutes(app, { db: db.database, log, catalog, readyOf });
-        const scaling = new Scaling({
-          db: db.database,
-          clock: systemClock,
-          types: () => catalog.types(),
-          runsOf: (type) => estimates.runsOf(type),
-          readyOf: async (queue) => await Promise.resolve(readyOf(queue)),
-        });
-        registerScalingRoutes(app, scaling, { sloMs: 30_000, slots: 10, maxWorkers: 100 });
+        const scaling = new Scaling(
+          {
+            db: db.database,
+            clock: systemClock,
+            types: () => catalog.types(),
+            runsOf: (type) => estimates.runsOf(type),
+            readyOf: async (queue) => await Promise.resolve(readyOf(queue)),
+          },
+          DEFAULT_SCALING,
+        );
+        registerScalingRoutes(app, scaling, DEFAULT_SCALING);
         registerHistoryRoutes(app, { db: db.database, log, depth: DEFAULT_LIMITS.depth });
         registerFollowRoutes(app, {
           clock: systemClock,

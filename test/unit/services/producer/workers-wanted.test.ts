@@ -13,7 +13,7 @@ const QUIET: ScalingFigures = {
   mostRunning: undefined,
   starts: true,
 };
-const AIM: ScalingAim = { sloSeconds: 30, min: 0, max: 50 };
+const AIM: ScalingAim = { sloSeconds: 30, startSeconds: 30, min: 0, max: 50 };
 const wanted = (figures: Partial<ScalingFigures>, aim: Partial<ScalingAim> = {}): number =>
   workersWanted({ ...QUIET, ...figures }, { ...AIM, ...aim }).workersWanted;
 
