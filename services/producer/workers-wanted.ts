@@ -50,8 +50,8 @@ interface Need {
 
 /** Of 100 tasks, those that may wait longer. */
 const LATE_SHARE = 0.05;
-/** What waits shall be started within this share of the target: new workers take time to start, and more comes meanwhile. */
-const DRAIN_SHARE = 0.5;
+/** What waits shall be started within what is left of the target once new workers have started, and in these shares of it: more comes meanwhile. */
+const DRAIN_SHARE = { least: 0.25, most: 0.5 };
 /** A smaller fleet must have this much more than it needs, or the larger one stays: figures that swing by less move nothing. */
 const SPARE_TO_SHRINK = 1.15;
 
@@ -113,7 +113,8 @@ function measuredNeeds({ waiting, running, rate, mean }: Load, aim: ScalingAim, 
   const load = rate * mean;
   const steady = Math.min(slotsForLoad({ load, mean, sloSeconds }, mostSlots), tasks);
   // n slots start n at once, and then n a run: so many that what waits has started by then, behind what runs.
-  const drainSeconds = sloSeconds * DRAIN_SHARE;
+  const left = Math.max(sloSeconds - startSeconds, sloSeconds * DRAIN_SHARE.least);
+  const drainSeconds = Math.min(left, sloSeconds * DRAIN_SHARE.most);
   const drain = Math.min(((waiting + running) * mean) / (mean + drainSeconds), tasks);
   return [
     {

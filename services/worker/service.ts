@@ -1,5 +1,5 @@
 /** The worker: wires its parts, starts and stops them in order. */
-import { tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
@@ -31,6 +31,7 @@ import { Leases } from './leases.ts';
 import { Measures } from './measures.ts';
 import { observeAttempts } from './observe.ts';
 import { Places } from './places.ts';
+import { createPodDeletionCost, IN_CLUSTER } from './pod-deletion-cost.ts';
 import { DatabaseOnceStore } from './once-store.ts';
 import { Progress } from './progress.ts';
 import { QueueModes } from './queue-modes.ts';
@@ -230,6 +231,11 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
   for (const answer of ['renewed', 'lost', 'failed'] as const) metrics.leaseRenewals.add(0, answer);
   metrics.abandonedHandlers.readFrom(() => runner.abandonedCount);
 
+  const slots = worker.queues.reduce((sum, { concurrency }) => sum + concurrency, 0);
+  const podDeletionCost = createPodDeletionCost(
+    { clock, log, random, onFailure, load: () => ({ running: runner.running, slots }) },
+    { ...IN_CLUSTER, pod: hostname() },
+  );
   const health = new HealthServer(
     {
       clock,
@@ -275,6 +281,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       { name: 'progress', part: progress },
       { name: 'attempt logs', part: attemptLogs },
       { name: 'measures', part: measures },
+      ...(worker.podDeletionCost ? [{ name: 'pod deletion cost', part: podDeletionCost }] : []),
       {
         name: 'breakers',
         part: { start: async () => await Promise.resolve(), stop: async () => await Promise.resolve(breakers.stop()) },

@@ -1,5 +1,5 @@
 /** The settings of a worker. */
-import { filePath, integer, list, queueSlots, text } from './format.ts';
+import { filePath, flag, integer, list, queueSlots, text } from './format.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -29,6 +29,10 @@ export const WORKER_SETTINGS = {
   ),
   maxAbandoned: integer('Handlers that ignore their abort before the worker drains and restarts.', 10, 1, 10_000),
   drainMs: integer('Milliseconds that running attempts get at shutdown before they are aborted.', 25_000, 0, DAY_MS),
+  podDeletionCost: flag(
+    'In Kubernetes: annotates its own pod with how much it has to lose, so that idle ones go first; needs the verb patch on pods.',
+    false,
+  ),
   threads: integer('Threads for task types with isolation "thread"; 0: such types are refused.', 1, 0, 64),
   threadHeapMegabytes: integer(
     'Megabytes of heap of each such thread; beyond it the thread ends and its attempt fails.',

@@ -25,12 +25,19 @@ test('a queue with nothing wants nobody, and the first task wants a worker', () 
 });
 
 test('short tasks want as many slots as start what waits in half of the target', () => {
-  // 3 000 of 0.1 s: 300 s of work, in 15.1 s
-  expect(workersWanted({ ...QUIET, waiting: 3_000, meanRunSeconds: 0.1 }, AIM)).toEqual({
-    workersWanted: 2,
-    slotsWanted: 20,
-    why: '3000 tasks of 0.1 s wait, to be started within 15 s',
+  // 3 000 of 0.1 s: 300 s of work, in 30.1 s
+  expect(workersWanted({ ...QUIET, waiting: 3_000, meanRunSeconds: 0.1 }, { ...AIM, sloSeconds: 60 })).toEqual({
+    workersWanted: 1,
+    slotsWanted: 10,
+    why: '3000 tasks of 0.1 s wait, to be started within 30 s',
   });
+});
+
+test('where new workers take up much of the target, what waits is to be started in what is left of it, at least in a quarter', () => {
+  const waiting = { waiting: 3_000, meanRunSeconds: 0.1 };
+  expect(workersWanted({ ...QUIET, ...waiting }, { ...AIM, sloSeconds: 40 }).why).toContain('within 10 s');
+  expect(workersWanted({ ...QUIET, ...waiting }, AIM).why).toContain('within 7.5 s');
+  expect(wanted(waiting)).toBe(4);
 });
 
 test('tasks that take longer than the target want a slot each, and no more than that', () => {
