@@ -24,7 +24,7 @@ export const LOADS: readonly Load[] = [
   {
     name: 'square',
     words: '6 tasks/s of 4 s for a minute, 0.5 for the next',
-    seconds: 540,
+    seconds: 420,
     rateAt: (seconds) => (seconds % 120 < 60 ? 6 : 0.5),
     bursts: [],
     takes: around(4),
@@ -32,19 +32,19 @@ export const LOADS: readonly Load[] = [
   {
     name: 'ramp',
     words: 'from 0.5 to 16 tasks/s of 1.5 s and back',
-    seconds: 540,
-    rateAt: (seconds) => 0.5 + 15.5 * (1 - Math.abs(seconds - 270) / 270),
+    seconds: 420,
+    rateAt: (seconds) => 0.5 + 15.5 * (1 - Math.abs(seconds - 210) / 210),
     bursts: [],
     takes: around(1.5),
   },
   {
     name: 'burst',
     words: '60 tasks of 15 s at once, twice, over a trickle of 0.1 tasks/s',
-    seconds: 540,
+    seconds: 420,
     rateAt: () => 0.1,
     bursts: [
       { atSeconds: 60, tasks: 60 },
-      { atSeconds: 330, tasks: 60 },
+      { atSeconds: 240, tasks: 60 },
     ],
     takes: around(15),
   },

@@ -28,6 +28,7 @@ interface Pod {
 const START_SECONDS = { least: 5, most: 20 };
 /** Real milliseconds that a loaded process takes to be ready, before any was measured. */
 const OWN_MS = 500;
+const FEW_SPARES = 3;
 
 /** The pods of one Deployment. */
 export class Pods {
@@ -114,7 +115,8 @@ export class Pods {
     const begunMs = systemClock.monotonicMs();
     const process = this.#spares.shift() ?? this.#load();
     pod.process = process;
-    void this.standBy();
+    // Loading more takes processor time from those that work: only once they run short.
+    if (this.#spares.length < FEW_SPARES) void this.standBy();
     try {
       await process.next('standing by');
       process.signal('SIGUSR2');

@@ -59,6 +59,7 @@ const QUEUE = 'default';
 const SLOTS = 4;
 const DRAIN_SECONDS = 40;
 const GRACE_SECONDS = 60;
+const SPARES = 4;
 const TICK_MS = 250;
 /** Simulated seconds after the last task came in within which all must have ended. */
 const END_WITHIN_SECONDS = 900;
@@ -80,7 +81,7 @@ export async function runOne(options: RunOptions): Promise<RunResult> {
     random,
     factor: options.factor,
     graceSeconds: GRACE_SECONDS,
-    spares: options.scaledObject.maxReplicaCount,
+    spares: options.scaledObject.maxReplicaCount + SPARES,
   });
   try {
     await producer.ready();
