@@ -4,12 +4,14 @@
  * times over where time goes faster.
  */
 import { isMainThread } from 'node:worker_threads';
+import { systemClock } from '../../shared/time/clock.ts';
+
+const LONGEST_MS = 3_600_000;
 
 if (isMainThread) {
-  const begins = new Promise<void>((resolve) => process.once('SIGUSR2', () => resolve()));
-  const alive = setInterval(() => undefined, 60_000);
+  const begun = new AbortController();
+  process.once('SIGUSR2', () => begun.abort());
   await import('../../services/worker/service.ts');
   console.log(JSON.stringify({ level: 'info', message: 'standing by' }));
-  await begins;
-  clearInterval(alive);
+  await systemClock.sleep(LONGEST_MS, begun.signal);
 }

@@ -30,6 +30,8 @@ const WAYS: Readonly<Record<string, (object: ScaledObject) => ScaledObject>> = {
   both: (object) => object,
 };
 const EVERY_SECONDS = 15;
+/** Starts are to take 5 to 20 seconds. */
+const SLOWEST_START_SECONDS = 25;
 
 type Site = Pick<RunOptions, 'amqpUrl' | 'managementUrl' | 'serverUrl'>;
 
@@ -94,6 +96,11 @@ function report(name: string, load: Load, result: RunResult): boolean {
   console.log(
     `    workers at most ${most}, mean ${shown(mean)}; ${changes} changes, ${flaps} flaps (back within ${FLAP_SECONDS} s); a start took ${shown(percentile(startSeconds, 0.5))} s; all ended ${shown(last - load.seconds)} s after the last came in`,
   );
+  if (percentile(startSeconds, 0.5) > SLOWEST_START_SECONDS) {
+    console.log(
+      '    the machine was too busy to start workers as a cluster does: the waits above say little; try a lower SCALE_SIM_FACTOR',
+    );
+  }
   console.log(`    interrupted, lost or failed: ${interrupted.length === 0 ? 'none' : interrupted.join(', ')}`);
   if (failedReadings > 0) console.log(`    figures that could not be had: ${failedReadings}`);
   for (const fault of podFaults) console.log(`    ${fault}`);
