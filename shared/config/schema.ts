@@ -1,16 +1,5 @@
 /** Every setting of Warren, in groups: meaning, unit, range, default. Printed as `docs/reference/config.md`. */
-import {
-  flag,
-  groupRules,
-  integer,
-  list,
-  oneOf,
-  secretList,
-  secretUrl,
-  secretUrls,
-  text,
-  tokens,
-} from './format.ts';
+import { flag, groupRules, integer, list, oneOf, secretList, secretUrl, secretUrls, text, tokens } from './format.ts';
 import { BROKER_ACCESS, DATABASE_ACCESS } from './access-settings.ts';
 import { FILE_SETTINGS } from './file-settings.ts';
 import { TLS_SETTINGS } from './tls-settings.ts';
