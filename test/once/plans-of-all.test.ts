@@ -49,11 +49,12 @@ test.each([0, 20, 300, 30_000])('no statement reads all tasks, planned where the
   expect(await readers()).toEqual([]);
 });
 
-/** Joins of two lists of which one has a row, or a few: policies of types, hours of a day, the one queue or letter that is meant. */
+/** Joins of two lists of which one has a row, or a few: policies of types, hours of a day, the one queue or letter that is meant, standbys. */
 const OF_A_FEW: ReadonlySet<string> = new Set([
   'claim_restricted',
   'list_groups',
   'read_group',
+  'read_replication',
   'release_starts',
   'replay_task',
   'set_queue_mode',

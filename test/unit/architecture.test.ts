@@ -75,6 +75,9 @@ const CLI_BELOW_HTTP: Readonly<Record<string, string>> = {
   'cli/examine.ts': 'doctor',
   'cli/examine-broker.ts': 'doctor',
   'cli/examine-database.ts': 'doctor',
+  'cli/examine-management.ts': 'doctor',
+  'cli/examine-server.ts': 'doctor',
+  'cli/examine-server.sql.ts': 'doctor',
   'cli/examine-services.ts': 'doctor',
   'cli/drift.ts': 'topology and doctor: shows differences',
 };
