@@ -11,6 +11,7 @@ import type { NamedPart } from '../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../shared/lifecycle/process-main.ts';
 import { toError } from '../shared/errors/to-error.ts';
 import { createLogger } from '../shared/observability/log.ts';
+import { startTraceExport } from '../shared/observability/trace-export.ts';
 import { silentLogger } from '../shared/observability/silent-log.ts';
 import { claimPrefix, migrate } from '../shared/postgres/migrate.ts';
 import { MIGRATIONS_DIR } from '../shared/tasks/backbone.ts';
@@ -28,6 +29,8 @@ import { textAt } from './view.ts';
 const CONCURRENCY = 10;
 /** Milliseconds beyond the drain that stopping may take. */
 const STOP_MARGIN_MS = 4_000;
+/** Milliseconds that are waited at the end for what takes traces. */
+const TRACES_WITHIN_MS = 2_000;
 
 /** Milliseconds to wait for all services to be ready, and between two looks. */
 const READY_WITHIN_MS = 15_000;
@@ -58,6 +61,10 @@ export async function runDevFleet(context: CommandContext, options: DevOptions):
       ending.abort();
     },
   });
+  const traces = await startTraceExport(
+    { env: io.env, service: 'warren-dev', version: config.worker.codeVersion },
+    log.child({ service: 'dev' }),
+  );
   const services: readonly (readonly [name: string, service: Service])[] = [
     ['worker', await createWorker(asFor('worker'))],
     ['dead-letter-handler', await createDeadLetterHandler(asFor('dead-letter-handler'))],
@@ -80,6 +87,7 @@ export async function runDevFleet(context: CommandContext, options: DevOptions):
     context.remark('Stopping; what runs is finished first. Ctrl-C again ends it at once.\n');
   } finally {
     await fleet.stop(io.clock.monotonicMs() + config.worker.drainMs + STOP_MARGIN_MS);
+    await traces?.stop(TRACES_WITHIN_MS);
   }
 }
 

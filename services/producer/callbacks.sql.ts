@@ -1,6 +1,6 @@
 /** The statements behind callbacks. What a task without one does, none of them touches. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { oneById } from '../../shared/tasks/beside.sql.ts';
+import { oneById, traceOf } from '../../shared/tasks/beside.sql.ts';
 
 /**
  * Walks callbacks that wait, by task id from `after` (exclusive), at most `limit`, and answers those whose task has ended or is
@@ -50,7 +50,7 @@ export const readOutcomes = statement<[taskIds: readonly string[]]>()({
   name: 'read_outcomes',
   text: sql`
     select t.id, t.type, t.state::text as state, t.attempt, t.failures, t.accepted_at, t.started_at, t.finished_at,
-           t.business_key, t.external_id, t.correlation_id, t.tags, t.result,
+           t.business_key, t.external_id, t.correlation_id, t.tags, ${traceOf(sql`t`)} as trace, t.result,
            d.id as dead_letter_id, d.reason, d.error_type, d.error_code, d.error_message
       from unnest($1::uuid[]) as wanted (id)
       cross join lateral ${oneById(sql`*`, sql`wanted.id`, sql`and state in ('succeeded', 'dead', 'cancelled', 'expired')`)} t
@@ -68,6 +68,7 @@ export const readOutcomes = statement<[taskIds: readonly string[]]>()({
     external_id: 'text?',
     correlation_id: 'text?',
     tags: 'text[]?',
+    trace: 'text?',
     result: 'bytea?',
     dead_letter_id: 'uuid?',
     reason: 'text?',

@@ -13,6 +13,7 @@ import { isWarrenError } from '../../shared/errors/warren-error.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
+import { traceHeaders } from '../../shared/observability/trace-context.ts';
 import { execute, run } from '../../shared/postgres/statement.ts';
 import type { Queryable } from '../../shared/postgres/statement.ts';
 import { parseCallback, WEBHOOK_TYPE } from '../../shared/tasks/callback.ts';
@@ -151,6 +152,7 @@ export class Callbacks {
       input: Buffer.from(JSON.stringify({ url: callback.url, id, body: renderWebhook(task) })),
       correlationId: task.id,
       external: { publisher: PUBLISHER, messageId: id, digest: createHash('sha256').update(id).digest() },
+      ...(task.trace === null ? {} : { trace: task.trace }),
     });
     if (acceptance.kind !== 'refused') return 'told';
     log.error('webhook cannot be handed in', { taskId: task.id, reason: acceptance.fault.reason });
@@ -174,6 +176,7 @@ export class Callbacks {
         properties: {
           contentType: JSON_CONTENT_TYPE,
           messageId: outcomeId(task),
+          ...(task.trace === null ? {} : { headers: traceHeaders(task.trace) }),
           ...(correlationId === undefined ? {} : { correlationId }),
         },
         // RabbitMQ 3.10 returns what it delivers by direct reply-to; whether such a publisher is still there, nobody can tell.

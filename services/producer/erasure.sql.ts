@@ -73,7 +73,7 @@ export const eraseTasks = statement<[taskIds: readonly string[], erasureId: stri
     with erased as (
       update tasks
          set input = '{"erased":true}', input_file = null, result = null, tags = null, business_key = null, correlation_id = null,
-             concurrency_key = null, rate_key = null
+             concurrency_key = null, rate_key = null, trace = null, failed_span = null
        where id = any($1::uuid[]) and state in ('succeeded', 'dead', 'cancelled', 'expired')
       returning id
     ), marked as (
@@ -119,7 +119,7 @@ export const eraseBeside = statement<[taskIds: readonly string[]]>()({
         cross join lateral (select * from flows w where w.id = a.id offset 0) f
        where f.finished_at is not null
     ), flow as (
-      update flows f set business_key = null, tags = null, cancel_reason = null, groups = null from part_of p where f.id = p.id
+      update flows f set business_key = null, tags = null, cancel_reason = null, groups = null, trace = null from part_of p where f.id = p.id
     ), key as (
       delete from flow_keys k using part_of p where k.flow_id = p.id
     ), made_of as (

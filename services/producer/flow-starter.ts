@@ -13,6 +13,8 @@ import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Submission } from '../../shared/tasks/submission.ts';
 import { inviteFreed } from './flow-invitations.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
+import type { Tracing } from '../../shared/observability/tracing.ts';
+import type { TraceText } from '../../shared/observability/trace-context.ts';
 import type { FlowsDeps } from './flows.ts';
 import { acceptFlows, findFlowKey, inheritFlowKey, takeFlowKey } from './flows.sql.ts';
 import { takeWholeKey } from './repeats.ts';
@@ -33,11 +35,15 @@ export interface PlannedFlow extends PlannedTasks {
   readonly createdBy: string;
   /** The Idempotency-Key of the request, of `createdBy`. */
   readonly idempotency?: Submission['idempotency'];
+  /** Where it stands in a trace, and with it all its steps. */
+  readonly trace?: TraceText | undefined;
 }
 
 /** What starting needs. */
 export interface FlowStarterDeps extends FlowsDeps {
   readonly metrics: Pick<Metrics, 'flowsStarted'>;
+  /** Makes spans; `undefined` where nobody wants any. */
+  readonly tracing?: Tracing | undefined;
 }
 
 /** Flows that are accepted by one statement; one of more tasks than `LARGE` goes alone. */
@@ -61,9 +67,17 @@ export class FlowStarter {
 
   /** Starts one. Throws `unique-conflict`, and as `Queryable.query`. */
   async start(flow: PlannedFlow): Promise<StartedFlow> {
-    const started = await this.#start(flow);
-    if (started.kind === 'started') this.#deps.metrics.flowsStarted.add(1, flow.body.name);
-    return started;
+    const { tracing, metrics } = this.#deps;
+    const span = tracing?.publish({ queue: flow.body.name, flowId: flow.id }, flow.trace);
+    try {
+      const started = await this.#start(span === undefined ? flow : { ...flow, trace: span.trace });
+      if (started.kind === 'started') metrics.flowsStarted.add(1, flow.body.name);
+      span?.end({ 'warren.flow.id': started.id, 'warren.acceptance': started.kind });
+      return started;
+    } catch (thrown) {
+      span?.threw(thrown);
+      throw thrown;
+    }
   }
 
   async #start(flow: PlannedFlow): Promise<StartedFlow> {
@@ -265,6 +279,9 @@ function columnsOf(flows: readonly NumberedFlow[]): ParamsOf<typeof acceptFlows>
     nested(({ part }) => part.parentStep),
     nested(({ part, flow }) => (part.parentId === undefined ? undefined : flow.id)),
     some(({ planned }) => planned.child),
+    flows.some(({ flow }) => flow.trace !== undefined)
+      ? parts.map(({ part, flow }) => (part.parentId === undefined ? (flow.trace ?? null) : null))
+      : null,
   ];
 }
 

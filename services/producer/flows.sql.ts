@@ -79,14 +79,15 @@ export const acceptFlows = statement<
     parentSteps: readonly (number | null)[] | null,
     rootIds: readonly (string | null)[] | null,
     children: readonly (string | null)[] | null,
+    traces: readonly (string | null)[] | null,
   ]
 >()({
   name: 'accept_flows',
   text: sql`
     with asked as (
       select * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $36::text[], $37::uuid[],
-                           $38::int4[], $39::uuid[])
-        as w (id, name, business_type, business_key, on_failure, tags, created_by, groups, parent_id, parent_step, root_id)
+                           $38::int4[], $39::uuid[], $41::text[])
+        as w (id, name, business_type, business_key, on_failure, tags, created_by, groups, parent_id, parent_step, root_id, trace)
     ), keyed as (
       insert into flow_keys as k (business_type, business_key, flow_id)
       select business_type, business_key, id from asked where business_key is not null and parent_id is null order by 1, 2
@@ -110,10 +111,10 @@ export const acceptFlows = statement<
        group by flow_id
     ), flow as (
       insert into flows (id, name, business_type, business_key, on_failure, steps_total, steps_open, tags, created_by, groups, state,
-                         finished_at, parent_id, parent_step, root_id, is_awaited)
+                         finished_at, parent_id, parent_step, root_id, is_awaited, trace)
       select f.id, f.name, f.business_type, f.business_key, f.on_failure, coalesce(c.n, 0), coalesce(c.open, 0), f.tags::text[], f.created_by,
              f.groups::jsonb, case when c.open > 0 then 'pending' else 'succeeded' end::flow_state,
-             case when c.open > 0 then null else clock_timestamp() end, f.parent_id, f.parent_step, f.root_id, f.parent_id is not null
+             case when c.open > 0 then null else clock_timestamp() end, f.parent_id, f.parent_step, f.root_id, f.parent_id is not null, f.trace
         from fresh f
         left join lateral (select n, open from counts where flow_id = f.id) c on true
        order by f.id

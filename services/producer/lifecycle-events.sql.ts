@@ -17,7 +17,7 @@ export const takeEvents = statement<[limit: number, retryInMs: number]>()({
      where e.id = any(array(
        select id from lifecycle_events where retry_at <= clock_timestamp() order by id limit $1::int4
           for update skip locked))
-    returning e.id, e.at, e.task_ids, e.types, e.queues, e.states, e.attempts`,
+    returning e.id, e.at, e.task_ids, e.types, e.queues, e.states, e.attempts, e.traces`,
   columns: {
     id: 'int8',
     at: 'timestamptz',
@@ -26,6 +26,7 @@ export const takeEvents = statement<[limit: number, retryInMs: number]>()({
     queues: 'text[]',
     states: 'text[]',
     attempts: 'int4[]',
+    traces: 'text[]?',
   },
 });
 

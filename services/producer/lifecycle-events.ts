@@ -8,6 +8,7 @@ import { isWarrenError } from '../../shared/errors/warren-error.ts';
 import { Loop } from '../../shared/lifecycle/loop.ts';
 import type { LoopDeps } from '../../shared/lifecycle/loop.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
+import { traceHeaders } from '../../shared/observability/trace-context.ts';
 import { execute, run } from '../../shared/postgres/statement.ts';
 import type { Queryable, RowOf } from '../../shared/postgres/statement.ts';
 import { forgetEvents, switchEvents, takeEvents } from './lifecycle-events.sql.ts';
@@ -88,6 +89,7 @@ function messageOf(row: EventRow, n: number, exchange: string, installation: str
   const type = row.types[n] ?? '';
   const state = row.states[n] ?? '';
   const id = `${row.id}-${n}`;
+  const trace = row.traces?.[n];
   const event = {
     specversion: '1.0',
     id,
@@ -102,7 +104,11 @@ function messageOf(row: EventRow, n: number, exchange: string, installation: str
     exchange,
     routingKey: `${type}.${state}`,
     body: Buffer.from(JSON.stringify(event)),
-    properties: { contentType: CONTENT_TYPE, messageId: id },
+    properties: {
+      contentType: CONTENT_TYPE,
+      messageId: id,
+      ...(trace === undefined || trace === null ? {} : { headers: traceHeaders(trace) }),
+    },
     mandatory: false,
   };
 }

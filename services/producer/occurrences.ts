@@ -1,5 +1,6 @@
 /** Carries out what was decided about schedules: occurrences, what they start, and when to look again. All in the transaction that locked them. */
 import type { Logger } from '../../shared/observability/log.ts';
+import type { OpenSpan, Tracing } from '../../shared/observability/tracing.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import { execute, run } from '../../shared/postgres/statement.ts';
 import type { Queryable } from '../../shared/postgres/statement.ts';
@@ -24,6 +25,8 @@ export interface OccurrencesDeps extends FlowsDeps {
   readonly starter: FlowStarter;
   readonly metrics: Pick<Metrics, 'tasksAccepted' | 'occurrences' | 'occurrenceDelay' | 'flowsStarted'>;
   readonly log: Logger;
+  /** Makes spans; `undefined` where nobody wants any. */
+  readonly tracing?: Tracing | undefined;
 }
 
 /** A schedule as it stands, with the runs that have not ended. */
@@ -113,14 +116,23 @@ export async function carryOut(
   }
   const written = await write(tx, entries, askedBy);
   const fresh = entries.filter((entry) => written.has(keyOf(entry)));
+  const spans: OpenSpan[] = []; // ended once that is committed; of what is not there are none
+  const began = (span: OpenSpan | undefined): string | undefined => {
+    if (span !== undefined) spans.push(span);
+    return span?.trace;
+  };
   const tasks = fresh.flatMap(({ runId: id = '', run: made, scheduleId }): NumberedTask[] => {
     if (made?.kind !== 'task') return [];
-    return [{ id, submission: { ...made.submission, publisher: publisherOf(decided, scheduleId) } }];
+    const publisher = publisherOf(decided, scheduleId);
+    const { type: taskType, queue } = made.submission;
+    const trace = began(deps.tracing?.publish({ taskType, queue, taskId: id }, undefined));
+    return [{ id, submission: { ...made.submission, publisher, ...(trace === undefined ? {} : { trace }) } }];
   });
   const flows = fresh.flatMap(({ runId: id = '', run: made, scheduleId }): PlannedFlow[] => {
     if (made?.kind !== 'flow') return [];
     const { kind: _kind, ...planned } = made;
-    return [{ id, ...planned, createdBy: publisherOf(decided, scheduleId) }];
+    const trace = began(deps.tracing?.publish({ queue: planned.body.name, flowId: id }, undefined));
+    return [{ id, ...planned, createdBy: publisherOf(decided, scheduleId), trace }];
   });
   const { invitations } =
     tasks.length === 0 ? { invitations: undefined } : await insertTasks(tx, tasks, deps.holdReasonOf);
@@ -141,6 +153,7 @@ export async function carryOut(
     after: () => {
       if (invitations !== undefined) void deps.invite(invitations); // never rejects
       startFlows?.();
+      for (const span of spans) span.end();
       for (const { submission } of tasks) deps.metrics.tasksAccepted.add(1, submission.type, 'schedule');
       for (const { steps, nested } of flows)
         for (const { kind, task } of [steps, ...nested.map((each) => each.steps)].flat())

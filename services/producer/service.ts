@@ -7,6 +7,7 @@ import { HttpServer } from '../../shared/http/server.ts';
 import { webhookRuleOf } from '../../shared/http/webhook-url.ts';
 import { inOrder } from '../../shared/lifecycle/in-order.ts';
 import type { Service, ServiceContext } from '../../shared/lifecycle/process-main.ts';
+import { openTracing } from '../../shared/observability/tracing.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { announceQueues } from '../../shared/tasks/announce.ts';
 import { createBackbone, whenPostgresAnswers } from '../../shared/tasks/backbone.ts';
@@ -64,6 +65,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const { producer, following, dispatcher, sweeper, reaper, reconciler, ledger, aging, lease, files } = config;
   const rules = readRules(config.retention);
   const metrics = createMetrics({ service: 'producer', version: config.worker.codeVersion, withProcess: true });
+  const tracing = openTracing(config.worker.codeVersion);
   let waitingInOutbox = 0;
   const depths = new Map<string, number>();
 
@@ -75,7 +77,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   const isOutboxFull = (): boolean => waitingInOutbox >= producer.outboxMaxRows;
   const holdReasonOf = (queue: string): 'turn' | 'draining' | undefined => catalog.holdReasonOf(queue);
   const submitter = new Submitter(
-    { db, log, invite, isOutboxFull, holdReasonOf, metrics },
+    { db, log, invite, isOutboxFull, holdReasonOf, metrics, tracing },
     { maxBatch: producer.maxBatch },
   );
   const store = await openFileStore(files);
@@ -111,7 +113,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
     return { ...submission, taskId, ...(await inputs.keep(taskId, submission.input)) };
   };
   const flowBytes = Math.max(config.limits.messageBytes * BATCH_FACTOR, limits.messageBytes);
-  const flows = { db, log, invite, holdReasonOf, metrics };
+  const flows = { db, log, invite, holdReasonOf, metrics, tracing };
   const starter = new FlowStarter(flows);
   // What a schedule starts stands in its row, and does not go through the store of files.
   const runLimits = { task: { ...limits, messageBytes: config.limits.messageBytes }, flowBytes };

@@ -39,6 +39,7 @@ export const acceptTasks = statement<
     holdReasons: readonly (string | null)[] | null,
     callbacks: readonly (string | null)[] | null,
     inputFiles: readonly (string | null)[] | null,
+    traces: readonly (string | null)[] | null,
   ]
 >()({
   name: 'accept_tasks',
@@ -48,10 +49,12 @@ export const acceptTasks = statement<
         from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::bytea[], $7::timestamptz[],
                     $8::timestamptz[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[],
                     $15::text[], $16::text[], $17::text[], $18::text[], $19::float8[], $20::text[], $21::text[],
-                    $22::text[], $23::float8[], $24::text[], $25::text[], $26::text[], $27::text[], $28::uuid[])
+                    $22::text[], $23::float8[], $24::text[], $25::text[], $26::text[], $27::text[], $28::uuid[],
+                    $29::text[])
           as w (id, type, queue, priority, max_attempts, input, run_at, deadline, business_key, tags, external_id,
                 publisher, correlation_id, digest, exchange, routing_key, properties, headers, delay_ms,
-                idempotency_key, unique_key, hold, window_ms, concurrency_key, rate_key, hold_reason, callback, input_file)
+                idempotency_key, unique_key, hold, window_ms, concurrency_key, rate_key, hold_reason, callback, input_file,
+                trace)
     ), held as (
       insert into unique_keys (type, key, task_id, hold, until)
       select type, unique_key, id, hold, now + window_ms * interval '1 ms'
@@ -85,13 +88,14 @@ export const acceptTasks = statement<
       returning f.id
     ), accepted as (
       insert into tasks (id, accepted_at, invited_at, run_at, deadline, state, max_attempts, priority, type, queue,
-                         business_key, external_id, publisher, correlation_id, tags, input, concurrency_key, rate_key, input_file)
+                         business_key, external_id, publisher, correlation_id, tags, input, concurrency_key, rate_key, input_file,
+                         trace)
       select w.id, w.now,
              case when at.run_at is null and w.hold_reason is null then w.now end,
              at.run_at, w.deadline,
              case when at.run_at is null then 'pending' else 'scheduled' end::task_state,
              w.max_attempts, w.priority, w.type, w.queue, w.business_key, w.external_id, w.publisher,
-             w.correlation_id, w.tags::text[], w.input, w.concurrency_key, w.rate_key, w.input_file
+             w.correlation_id, w.tags::text[], w.input, w.concurrency_key, w.rate_key, w.input_file, w.trace
         from wanted w
         cross join lateral (
           select case

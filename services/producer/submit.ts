@@ -3,6 +3,7 @@ import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
+import type { Tracing } from '../../shared/observability/tracing.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
@@ -25,6 +26,8 @@ export interface SubmitterDeps {
   /** Why what comes in for a queue is held back, where it is. */
   readonly holdReasonOf: (queue: string) => 'turn' | 'draining' | undefined;
   readonly metrics: Pick<Metrics, 'edits'>;
+  /** Makes spans; `undefined` where nobody wants any. */
+  readonly tracing?: Tracing | undefined;
 }
 
 /** Bounds of the submitter. */
@@ -70,7 +73,27 @@ export class Submitter {
    */
   async submit(submission: Submission): Promise<Acceptance> {
     if (this.#deps.isOutboxFull()) throw new WarrenError('outbox-full', { retryAfterSeconds: 10 });
-    return await this.#batcher.add({ submission, answer: undefined, rounds: 0 });
+    const { tracing } = this.#deps;
+    return tracing === undefined ? await this.#add(submission) : await this.#addTraced(submission, tracing);
+  }
+
+  #add(submission: Submission): Promise<Acceptance> {
+    return this.#batcher.add({ submission, answer: undefined, rounds: 0 });
+  }
+
+  async #addTraced(submission: Submission, tracing: Tracing): Promise<Acceptance> {
+    const taskId = submission.taskId ?? newId<string>();
+    const { type: taskType, queue } = submission;
+    const span = tracing.publish({ taskType, queue, taskId }, submission.trace);
+    try {
+      const acceptance = await this.#add({ ...submission, taskId, trace: span.trace });
+      if (acceptance.kind === 'refused') span.fail(acceptance.fault.code, acceptance.fault.reason);
+      else span.end({ 'messaging.message.id': acceptance.id, 'warren.acceptance': acceptance.kind });
+      return acceptance;
+    } catch (thrown) {
+      span.threw(thrown);
+      throw thrown;
+    }
   }
 
   async #accept(batch: readonly Asked[]): Promise<readonly Acceptance[]> {
@@ -220,5 +243,6 @@ function columnsOf(
     pick(({ queue }) => holdReasonOf(queue)),
     pick(({ callback }) => (callback === undefined ? undefined : JSON.stringify(callback))),
     pick(({ inputFile }) => inputFile?.id),
+    pick(({ trace }) => trace),
   ];
 }

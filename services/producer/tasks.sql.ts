@@ -1,6 +1,6 @@
 /** The statements that show tasks. None walks the table but along an index, and each is bounded. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
-import { oneById } from '../../shared/tasks/beside.sql.ts';
+import { oneById, traceOf } from '../../shared/tasks/beside.sql.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
 
 /** Columns of a task in a list: all but its bodies. */
@@ -27,6 +27,7 @@ export const listedColumns = {
   publisher: 'text?',
   correlation_id: 'text?',
   tags: 'text[]?',
+  trace: 'text?',
 } as const;
 
 /** One task with what stands beside it. Indexes: primary keys, dead_letters_open_task, files_task. */
@@ -36,7 +37,7 @@ export const readTask = statement<[id: string]>()({
     select t.id, t.state::text as state, t.type, t.queue, t.priority, t.generation, t.attempt, t.failures,
            t.max_attempts, t.lost_attempts, t.accepted_at, t.invited_at, t.run_at, t.deadline, t.started_at,
            t.finished_at, t.worker, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags,
-           t.input, t.result,
+           ${traceOf(sql`t`)} as trace, t.input, t.result,
            p.fraction::float8 as progress_fraction, p.step as progress_step, p.message as progress_message,
            p.updated_at as progress_at, clock_timestamp() as now,
            c.requested_at as cancel_requested_at, d.id as dead_letter_id,
@@ -80,7 +81,8 @@ export const readTask = statement<[id: string]>()({
 
 const listed = sql`t.id, t.state::text as state, t.type, t.queue, t.priority, t.generation, t.attempt, t.failures,
            t.max_attempts, t.lost_attempts, t.accepted_at, t.invited_at, t.run_at, t.deadline, t.started_at,
-           t.finished_at, t.worker, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags`;
+           t.finished_at, t.worker, t.business_key, t.external_id, t.publisher, t.correlation_id, t.tags,
+           ${traceOf(sql`t`)} as trace`;
 
 /**
  * Of the ids $1, the tasks that fit, newest first, without their bodies. The condition is made by `conditionOf`, over `t`. One

@@ -11,6 +11,8 @@ import { isWarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
+import { attemptFacts } from './attempt-facts.ts';
+import type { AttemptSpans, AttemptTraces } from './attempt-traces.ts';
 import type { Claim, ClaimAnswer } from './claims.ts';
 import type { Isolation } from './isolation.ts';
 import type { Settled } from './settles.ts';
@@ -57,6 +59,8 @@ export interface AttemptDeps {
   readonly random: () => number;
   readonly log: Logger;
   readonly observe: AttemptObserver;
+  /** Makes spans; `undefined` where nobody wants any. */
+  readonly traces?: Pick<AttemptTraces, 'begin'> | undefined;
 }
 
 /** Told what happens; counts it. */
@@ -94,7 +98,9 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
     // A handler that settled in its own transaction may have committed it, whatever it did afterwards: then this settle wins
     // nothing, and finds the attempt succeeded. Where it was rolled back, what the handler did counts.
     if (run.outcome.mayBeSettled === true) await deps.whenDecided(run.claim);
+    const isThrough = run.spans?.settling();
     const settled = await settleOutcome(run, deps); // Postgres first,
+    isThrough?.(settled);
     deps.observe.settled(run.type, run.claim, run.outcome, settled);
     if (run.claim.concurrencyKey !== undefined) deps.freePlace(run.claim.type, run.claim.concurrencyKey);
     if (settled === 'dead') delivery.reject(); // then the broker: the DLX brings its evidence to the dead letter
@@ -102,7 +108,7 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
   } catch (thrown) {
     // The worker stops while Postgres is away: nobody knows how it stands, so the broker delivers again.
     if (!isWarrenError(thrown, 'attempt-interrupted')) {
-      deps.log.error('delivery failed', { taskId: invitation.taskId, err: toError(thrown) });
+      deps.log.error('delivery failed', { taskId: invitation.taskId, taskType: invitation.type, err: toError(thrown) });
     }
     delivery.nack();
   }
@@ -112,6 +118,7 @@ interface Run {
   readonly type: TaskType;
   readonly claim: Claim;
   readonly outcome: Outcome;
+  readonly spans?: AttemptSpans | undefined;
 }
 
 /** This worker cannot run it now: an invitation of another type named it, or Postgres went away. No attempt of the budget is spent. */
@@ -143,17 +150,20 @@ async function claimAndRun(
       deps.observe.claimRefused(answer.kind);
       return undefined;
     }
-    const { claim } = answer;
+    let { claim } = answer;
     // The row is believed, not the message: an invitation chooses no code.
     const type = claim.type === invited.name ? invited : deps.findType(claim.type);
     if (type === undefined) return { type: invited, claim, outcome: NOT_HERE };
     if (type.timeoutMs > deps.mostUnansweredMs) delivery.ack();
-    const standing = claim.lostAttempts < SUSPECT_FROM ? undefined : await isolate(claim, deps);
+    const standing = claim.lostAttempts < SUSPECT_FROM ? undefined : await isolate(type, claim, deps);
     if (standing !== undefined) return { type, claim, outcome: standing };
+    const spans = deps.traces?.begin(type, claim, delivery);
+    if (spans !== undefined) ({ claim } = spans);
     deps.observe.started(type, claim);
-    const outcome = await deps.run(type, claim);
+    const outcome = await (spans === undefined ? deps.run(type, claim) : spans.run(() => deps.run(type, claim)));
     deps.observe.ended(type, claim, outcome);
-    return { type, claim, outcome };
+    spans?.ended(outcome);
+    return { type, claim, outcome, spans };
   } finally {
     if (isInside) deps.isolation.leave();
     slots.release();
@@ -165,15 +175,16 @@ async function claimAndRun(
  * Beside a handler that ignored its abort nothing is said: whose doing the loss is, nobody could tell.
  * An outcome instead where the attempt shall not start.
  */
-async function isolate(claim: Claim, deps: AttemptDeps): Promise<Outcome | undefined> {
-  const { taskId, attempt, lostAttempts } = claim;
-  deps.log.warn('attempt waits to run alone', { taskId, attempt, lostAttempts });
+async function isolate(type: TaskType, claim: Claim, deps: AttemptDeps): Promise<Outcome | undefined> {
+  const { taskId, lostAttempts } = claim;
+  const facts = attemptFacts(type.name, claim);
+  deps.log.warn('attempt waits to run alone', { ...facts, lostAttempts });
   const turn = await deps.isolation.alone(taskId);
   if (turn !== 'alone') return { kind: 'interrupted', by: turn };
   try {
     if (deps.abandonedHandlers() === 0 && !(await deps.markAlone(claim))) return { kind: 'interrupted', by: 'lease' };
   } catch (thrown) {
-    deps.log.warn('attempt put off', { taskId, attempt, err: toError(thrown) });
+    deps.log.warn('attempt put off', { ...facts, err: toError(thrown) });
     return NOT_HERE;
   }
   return deps.isDraining() ? { kind: 'interrupted', by: 'shutdown' } : undefined;

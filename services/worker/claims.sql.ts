@@ -1,7 +1,7 @@
 /** The statements that start attempts. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
-import { oneById, specialQueues, writeOutbox } from '../../shared/tasks/beside.sql.ts';
+import { oneById, specialQueues, traceOf, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 
 /** Whether the lease of worker $3 stands. */
 export const living: Sql = sql`
@@ -30,7 +30,8 @@ export const start = (from: Sql): Sql => sql`
         from ${from} l
        where t.id = l.id and t.state = 'pending'
       returning t.id, t.type, t.attempt, t.failures, t.max_attempts, t.lost_attempts, t.input, t.input_file, t.concurrency_key,
-                t.flow_id, extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms`;
+                t.flow_id, t.business_key, ${traceOf(sql`t`)} as trace, t.failed_span,
+                extract(epoch from t.started_at - coalesce(t.invited_at, t.accepted_at)) * 1000 as wait_ms`;
 
 /** Writes down what a claim holds, extended where it is repeated. */
 export const keepBatch: Sql = sql`
@@ -46,7 +47,7 @@ export const beginFlows: Sql = sql`
 
 /** What is answered of each claimed task `c`. */
 export const shown: Sql = sql`c.id, c.type, c.attempt, c.failures, c.max_attempts, c.lost_attempts, c.input, c.input_file, c.concurrency_key,
-           c.wait_ms::float8 as wait_ms`;
+           c.flow_id, c.business_key, c.trace, c.failed_span, c.wait_ms::float8 as wait_ms`;
 
 /** Its columns; all null in the row that only says whether the lease stands. */
 export const claimedColumns = {
@@ -59,6 +60,10 @@ export const claimedColumns = {
   input: 'bytea?',
   input_file: 'uuid?',
   concurrency_key: 'text?',
+  flow_id: 'uuid?',
+  business_key: 'text?',
+  trace: 'text?',
+  failed_span: 'text?',
   wait_ms: 'float8?',
 } as const;
 
@@ -99,9 +104,10 @@ export const claimTasks = statement<
 export const findClaimed = statement<[ids: readonly string[], claimId: string]>()({
   name: 'find_claimed',
   text: sql`
-    select id, type, attempt, failures, max_attempts, lost_attempts, input, input_file, concurrency_key,
+    select id, type, attempt, failures, max_attempts, lost_attempts, input, input_file, concurrency_key, flow_id, business_key,
+           ${traceOf(sql`t`)} as trace, failed_span,
            (extract(epoch from started_at - coalesce(invited_at, accepted_at)) * 1000)::float8 as wait_ms
-      from tasks
+      from tasks t
      where id = any($1::uuid[]) and claim_id = $2::uuid and state = 'running'`,
   columns: {
     id: 'uuid',
@@ -113,6 +119,10 @@ export const findClaimed = statement<[ids: readonly string[], claimId: string]>(
     input: 'bytea',
     input_file: 'uuid?',
     concurrency_key: 'text?',
+    flow_id: 'uuid?',
+    business_key: 'text?',
+    trace: 'text?',
+    failed_span: 'text?',
     wait_ms: 'float8?',
   },
 });

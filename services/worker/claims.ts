@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { toError } from '../../shared/errors/to-error.ts';
 import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import type { TraceText } from '../../shared/observability/trace-context.ts';
 import { isWorthTelling } from '../../shared/observability/repeats.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { run } from '../../shared/postgres/statement.ts';
@@ -36,6 +37,15 @@ export interface Claim {
   readonly waitMs: number;
   /** Under which its type's concurrency is limited; `undefined` where it is not. */
   readonly concurrencyKey: string | undefined;
+  /** The flow that it is a step of. */
+  readonly flowId: string | undefined;
+  readonly businessKey: string | undefined;
+  /** Where it stands in a trace: the span in which it was accepted, and from its start on, where spans are made, that of this attempt. */
+  readonly trace: TraceText | undefined;
+  /** The span in that trace of the last attempt that did not succeed. */
+  readonly failedSpan: string | undefined;
+  /** The span of this attempt, where spans are made. */
+  readonly span?: string;
 }
 
 /**
@@ -203,5 +213,9 @@ function keep(won: Map<string, Claim>, row: ClaimedRow, claimId: string): void {
     inputFile: row.input_file ?? undefined,
     waitMs: row.wait_ms ?? 0,
     concurrencyKey: row.concurrency_key ?? undefined,
+    flowId: row.flow_id ?? undefined,
+    businessKey: row.business_key ?? undefined,
+    trace: row.trace ?? undefined,
+    failedSpan: row.failed_span ?? undefined,
   });
 }

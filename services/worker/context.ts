@@ -7,6 +7,9 @@ import type { TaskId } from '../../shared/tasks/ids.ts';
 import { storableText } from '../../shared/tasks/outcome.ts';
 import type { StepResultsOptions } from '../../shared/tasks/step-results.ts';
 import type { Logger } from '../../shared/observability/log.ts';
+import { traceparentOf, tracestateOf } from '../../shared/observability/trace-context.ts';
+import type { TraceText } from '../../shared/observability/trace-context.ts';
+import { attemptFacts } from './attempt-facts.ts';
 import type { FileToSave } from './file-saver.ts';
 import type { Clock } from '../../shared/time/clock.ts';
 import { LogLines } from './log-lines.ts';
@@ -59,6 +62,10 @@ export interface AttemptIdentity {
   readonly claimId: string;
   /** Largest result, in bytes of JSON. */
   readonly resultMaxBytes: number;
+  readonly flowId?: string | undefined;
+  readonly businessKey?: string | undefined;
+  /** Where it stands in a trace. */
+  readonly trace?: TraceText | undefined;
 }
 
 const LONGEST_STEP = 200;
@@ -97,6 +104,16 @@ export class AttemptContext implements TaskContext {
     return this.attempt;
   }
 
+  get traceparent(): string | undefined {
+    const { trace } = this.#identity;
+    return trace === undefined ? undefined : traceparentOf(trace);
+  }
+
+  get tracestate(): string | undefined {
+    const { trace } = this.#identity;
+    return trace === undefined ? undefined : tracestateOf(trace);
+  }
+
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
@@ -107,8 +124,7 @@ export class AttemptContext implements TaskContext {
 
   get log(): Logger {
     if (this.#log === undefined) {
-      const { taskId, attempt } = this;
-      const log = this.#deps.log.child({ taskId, taskType: this.#identity.type.name, attempt });
+      const log = this.#deps.log.child(attemptFacts(this.#identity.type.name, this.#identity));
       if (this.#deps.lineClock !== undefined) this.#lines = new LogLines(this.#deps.lineClock);
       this.#log = this.#lines?.listen(log) ?? log;
     }

@@ -2,6 +2,7 @@
 import type { Logger } from '../../shared/observability/log.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Outcome } from '../../shared/tasks/outcome.ts';
+import { attemptFacts } from './attempt-facts.ts';
 import type { AttemptObserver } from './attempt.ts';
 import type { Measures } from './measures.ts';
 
@@ -31,13 +32,10 @@ export function observeAttempts({ metrics, measures, log, nowMs }: ObserveDeps):
       metrics.runSeconds.observe(ranMs / 1_000, type.name);
       metrics.attempts.add(1, type.name, labelOf(outcome));
       if (outcome.kind === 'succeeded') return measures.ran(type.name, ranMs);
-      const { taskId, attempt } = claim;
       const error =
         outcome.kind === 'failed' ? { errorType: outcome.error.type, errorMessage: outcome.error.message } : {};
       log.info('attempt ended', {
-        taskId,
-        taskType: type.name,
-        attempt,
+        ...attemptFacts(type.name, claim),
         outcome: labelOf(outcome),
         durationMs: Math.round(ranMs),
         ...error,
@@ -45,9 +43,8 @@ export function observeAttempts({ metrics, measures, log, nowMs }: ObserveDeps):
     },
     settled: (type, claim, _outcome, settled) => {
       metrics.settles.add(1, settled === 'fenced' ? 'fenced' : 'settled');
-      const { taskId, attempt } = claim;
-      if (settled === 'fenced') log.warn('settle fenced', { taskId, taskType: type.name, attempt });
-      if (settled === 'dead') log.warn('task dead', { taskId, taskType: type.name, attempt });
+      if (settled === 'fenced') log.warn('settle fenced', attemptFacts(type.name, claim));
+      if (settled === 'dead') log.warn('task dead', attemptFacts(type.name, claim));
     },
   };
 }

@@ -9,11 +9,13 @@ import { isWarrenError, WarrenError } from '../../shared/errors/warren-error.ts'
 import type { Part } from '../../shared/lifecycle/part.ts';
 import type { Logger } from '../../shared/observability/log.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
+import type { TraceText } from '../../shared/observability/trace-context.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
 import type { Interruption, Outcome } from '../../shared/tasks/outcome.ts';
 import type { Clock } from '../../shared/time/clock.ts';
+import { attemptFacts } from './attempt-facts.ts';
 import { callHandler, outcomeOfThrown } from './call-handler.ts';
 import { AttemptContext } from './context.ts';
 import type { ContextDeps } from './context.ts';
@@ -30,6 +32,10 @@ export interface AttemptToRun {
   readonly input: Buffer;
   /** The file with the input, of which `input` is an outline then. */
   readonly inputFile?: string | undefined;
+  readonly flowId?: string | undefined;
+  readonly businessKey?: string | undefined;
+  /** Where it stands in a trace. */
+  readonly trace?: TraceText | undefined;
 }
 
 /** Runs in threads; see ThreadPool. */
@@ -156,9 +162,9 @@ export class RunHandler implements Part {
   /** Runs one attempt to its outcome. Never rejects. */
   run(attempt: AttemptToRun): Promise<Outcome> {
     return new Promise((settle) => {
-      const { type, taskId, claimId } = attempt;
+      const { type, taskId, claimId, flowId, businessKey, trace } = attempt;
       const { resultMaxBytes } = this.#options;
-      const identity = { type, taskId, attempt: attempt.attempt, claimId, resultMaxBytes };
+      const identity = { type, taskId, attempt: attempt.attempt, claimId, resultMaxBytes, flowId, businessKey, trace };
       const ctx = new AttemptContext(this.#contextDeps, identity);
       const running: Running = {
         attempt,
@@ -264,11 +270,9 @@ export class RunHandler implements Part {
     }
     running.isAbandoned = true;
     this.#abandoned += 1;
-    const { taskId, attempt, type } = running.attempt;
+    const { attempt } = running;
     this.#deps.log.warn('handler ignored its abort', {
-      taskId,
-      attempt,
-      taskType: type.name,
+      ...attemptFacts(attempt.type.name, attempt),
       abandoned: this.#abandoned,
       hint: 'pass ctx.signal on to what the handler waits for, or use isolation: thread',
     });
@@ -295,9 +299,10 @@ export class RunHandler implements Part {
     const cleaned = running.ctx.end();
     if (running.isAbandoned) {
       this.#abandoned -= 1;
-      const { taskId, attempt, type } = running.attempt;
-      this.#deps.metrics.lateCompletions.add(1, type.name);
-      this.#deps.log.warn('abandoned handler ended', { taskId, attempt, taskType: type.name, outcome: outcome.kind });
+      const { attempt } = running;
+      const taskType = attempt.type.name;
+      this.#deps.metrics.lateCompletions.add(1, taskType);
+      this.#deps.log.warn('abandoned handler ended', { ...attemptFacts(taskType, attempt), outcome: outcome.kind });
       return;
     }
     // A finished run is not thrown away, even when it finished in its grace.

@@ -10,6 +10,7 @@ import type { Service, ServiceContext } from '../../shared/lifecycle/process-mai
 import { InputStore } from '../../shared/tasks/input-store.ts';
 import { fileStorePart, openFileStore } from '../../shared/files/open-store.ts';
 import { HealthServer } from '../../shared/http/health.ts';
+import { openTracing } from '../../shared/observability/tracing.ts';
 import { createMetrics } from '../../shared/observability/metrics.ts';
 import { Breakers } from '../../shared/resilience/breaker.ts';
 import { announceQueues, announceTypes } from '../../shared/tasks/announce.ts';
@@ -19,6 +20,7 @@ import { describeTask } from '../../shared/tasks/define-task.ts';
 import type { TaskId } from '../../shared/tasks/ids.ts';
 import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import { AttemptLogs } from './attempt-logs.ts';
+import { AttemptTraces } from './attempt-traces.ts';
 import { createBuiltInTypes } from './builtin/all.ts';
 import { ClaimBook } from './claim-book.ts';
 import { Claims } from './claims.ts';
@@ -58,6 +60,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
     baseDir: process.cwd(),
     builtIn: createBuiltInTypes(clock, config),
   });
+  const tracing = openTracing(version); // once modules are loaded, which may have set OpenTelemetry up
   const threaded = registry.all().find(({ isolation }) => isolation === 'thread');
   if (threaded !== undefined && worker.threads === 0) {
     const reason = 'runs in a thread, and worker.threads is 0';
@@ -198,8 +201,18 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         isolation,
         markAlone: async (claim) => await claims.markAlone(claim),
         abandonedHandlers: () => runner.abandonedCount,
-        run: (type, { taskId, attempt, claimId, input, inputFile }) =>
-          runner.run({ type, taskId: taskId as TaskId, attempt, claimId, input, inputFile }),
+        run: (type, { taskId, attempt, claimId, input, inputFile, flowId, businessKey, trace }) =>
+          runner.run({
+            type,
+            taskId: taskId as TaskId,
+            attempt,
+            claimId,
+            input,
+            inputFile,
+            flowId,
+            businessKey,
+            trace,
+          }),
         succeed: (claim, result) => settles.succeed(claim, result),
         settle: (claim, verdict) => settles.settle(claim, verdict),
         freePlace: (type, key) => places.free(type, key),
@@ -210,6 +223,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
         random,
         log,
         observe: observeAttempts({ metrics, measures, log, nowMs: () => clock.monotonicMs() }),
+        traces: tracing === undefined ? undefined : new AttemptTraces(tracing, () => clock.monotonicMs()),
       },
     },
     {

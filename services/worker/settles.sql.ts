@@ -86,6 +86,7 @@ export const settleOthers = statement<
     errorStacks: readonly (string | null)[],
     codeVersion: string,
     finishedClaims: readonly string[],
+    spans: readonly (string | null)[] | null,
   ]
 >()({
   name: 'settle_others',
@@ -93,9 +94,9 @@ export const settleOthers = statement<
     with done as (
       select *
         from unnest($1::uuid[], $2::int4[], $3::uuid[], $4::text[], $5::int4[], $6::float8[], $7::text[], $8::text[],
-                    $9::uuid[], $10::text[], $11::text[], $12::text[], $13::text[])
+                    $9::uuid[], $10::text[], $11::text[], $12::text[], $13::text[], $16::text[])
           as d (id, attempt, claim_id, wanted, failed, delay_ms, outcome, reason, letter_id,
-                error_type, error_code, error_message, error_stack)
+                error_type, error_code, error_message, error_stack, span)
     ), locked as (
       select d.*, t.worker, t.invited_at, t.started_at,
              case
@@ -114,7 +115,8 @@ export const settleOthers = statement<
              failures = t.failures + l.failed,
              run_at = case when l.state in ('retrying', 'scheduled') then l.at + l.delay_ms * interval '1 ms' end,
              invited_at = case when l.state = 'pending' then l.at else t.invited_at end,
-             finished_at = case when l.state in ('dead', 'cancelled') then l.at end
+             finished_at = case when l.state in ('dead', 'cancelled') then l.at end,
+             failed_span = coalesce(l.span, t.failed_span)
         from locked l
        where t.id = l.id and t.attempt = l.attempt and t.claim_id = l.claim_id and t.state = 'running'
       returning t.id, t.attempt, t.state, t.run_at, t.deadline, t.type, t.queue, t.priority, t.generation, t.flow_id, t.flow_step,

@@ -13,6 +13,7 @@ import { outboxRowsOf } from '../../shared/tasks/outbox.ts';
 import type { InvitedRow } from '../../shared/tasks/outbox.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
 import type { Clock } from '../../shared/time/clock.ts';
+import { attemptFacts } from './attempt-facts.ts';
 import type { ClaimBook } from './claim-book.ts';
 import type { Claim } from './claims.ts';
 import { forgetClaims, probeSettled, readSettled, settleOthers, settleSucceeded } from './settles.sql.ts';
@@ -83,7 +84,8 @@ export class Settles {
    * Resolves once no transaction of the handler holds the task any more: it was committed, and the row says that the attempt
    * succeeded, or it was not, and the attempt is still to be settled. A settle that met it in a batch would hold up others.
    */
-  async whenDecided({ taskId, attempt, claimId }: Claim): Promise<void> {
+  async whenDecided(claim: Claim): Promise<void> {
+    const { taskId, attempt, claimId } = claim;
     const { clock, db, log, random } = this.#deps;
     for (let looks = 0; ; looks += 1) {
       const isDecided = await this.#untilAnswered(1, async () => {
@@ -94,8 +96,7 @@ export class Settles {
       if (this.#stopping.signal.aborted) throw new WarrenError('attempt-interrupted', { by: 'shutdown' });
       if (looks > 0 && isWorthTelling(looks)) {
         log.warn('settle waits for a transaction of its handler', {
-          taskId,
-          attempt,
+          ...attemptFacts(claim.type, claim),
           looks,
           hint: 'commit or roll back before the handler ends',
         });
@@ -183,6 +184,7 @@ export class Settles {
       items.map(({ verdict }) => verdict.error?.stack ?? null),
       this.#options.codeVersion,
       finished,
+      items.some(({ claim }) => claim.span !== undefined) ? items.map(({ claim }) => claim.span ?? null) : null,
     );
     this.#invite(rows);
     const states = new Map(rows.map((row) => [keyOf(row.id, row.attempt), row.state as Settled]));

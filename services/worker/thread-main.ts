@@ -5,6 +5,7 @@ import { WarrenError } from '../../shared/errors/warren-error.ts';
 import type { FileReference } from '../../shared/files/file-reference.ts';
 import { redact } from '../../shared/observability/redact.ts';
 import type { LogFields, Logger } from '../../shared/observability/log.ts';
+import { runInTrace } from '../../shared/observability/tracing.ts';
 import type { TaskType } from '../../shared/tasks/define-task.ts';
 import { isTaskType } from '../../shared/tasks/define-task.ts';
 import { describeError } from '../../shared/tasks/outcome.ts';
@@ -53,12 +54,15 @@ export async function runInThread(call: ThreadCall): Promise<Outcome> {
       attempt: call.attempt,
       claimId: call.claimId,
       resultMaxBytes: call.resultMaxBytes,
+      trace: call.trace,
     },
   );
   line.onAbort = (reason) => ctx.abort(reason);
   try {
     const { input } = call;
-    return await callHandler(type, Buffer.from(input.buffer, input.byteOffset, input.length), ctx, call.resultMaxBytes);
+    const bytes = Buffer.from(input.buffer, input.byteOffset, input.length);
+    // Active where the module of the type has set OpenTelemetry up, which a thread has to itself.
+    return await runInTrace(call.trace, () => callHandler(type, bytes, ctx, call.resultMaxBytes));
   } finally {
     void ctx.end();
     line.close();

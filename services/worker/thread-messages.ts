@@ -20,6 +20,8 @@ export interface ThreadCall {
   /** Schema of Warren's tables. */
   readonly schema: string;
   readonly input: Uint8Array;
+  /** Where the attempt stands in a trace. */
+  readonly trace: string | undefined;
   readonly resultMaxBytes: number;
   /** Whether debug lines of the handler go anywhere. */
   readonly isDebug: boolean;

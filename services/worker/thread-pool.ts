@@ -114,6 +114,7 @@ export class ThreadPool implements Threads {
         taskId,
         attempt: attempt.attempt,
         claimId: attempt.claimId,
+        trace: attempt.trace,
         schema: this.#deps.schema,
         input: new Uint8Array(attempt.input), // a copy: of a view, the whole buffer below it would be sent
         resultMaxBytes: call.resultMaxBytes,

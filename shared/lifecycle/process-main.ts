@@ -2,7 +2,10 @@
 import { CATALOGUE } from '../errors/catalogue.ts';
 import { isWarrenError } from '../errors/warren-error.ts';
 import { codeOf, toError } from '../errors/to-error.ts';
+import { readEnvironment } from '../config/environment.ts';
 import type { Config } from '../config/schema.ts';
+import { startTraceExport } from '../observability/trace-export.ts';
+import type { TraceExport } from '../observability/trace-export.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Logger } from '../observability/log.ts';
 import { systemClock } from '../time/clock.ts';
@@ -58,6 +61,8 @@ export interface ServiceMain {
 
 /** Milliseconds beyond the drain for what comes after it: settles, confirms, closing connections. */
 const STOP_MARGIN_MS = 4_000;
+/** Milliseconds that are waited at the end for what takes traces. */
+const TRACES_WITHIN_MS = 2_000;
 /** Milliseconds past its own deadline that a stop gets before the process is ended under it. */
 const STOP_OVERRUN_MS = 2_000;
 
@@ -88,9 +93,25 @@ export async function runService(main: ServiceMain, host: ProcessHost = thisProc
   host.on('unhandledRejection', onCrash);
 
   const context = { config, log, clock: systemClock, random: systemRandom, requestStop: ending.request };
-  const code = await live(main, context, ending.asked);
+  const code = await liveTraced(main, context, ending.asked);
   forget();
   host.exit(hasCrashed ? EXIT.internal : code);
+}
+
+/** With an exporter of traces around it, where the environment asks for one: the first to start, and the last to stop. */
+async function liveTraced(main: ServiceMain, context: ServiceContext, asked: Promise<Ending>): Promise<number> {
+  const { log, config } = context;
+  let traces: TraceExport | undefined;
+  try {
+    const options = { env: readEnvironment(), service: `warren-${main.name}`, version: config.worker.codeVersion };
+    traces = await startTraceExport(options, log);
+  } catch (thrown) {
+    log.error('service failed to start', { err: toError(thrown), hint: hintOf(thrown) });
+    return exitCodeOf(thrown);
+  }
+  const code = await live(main, context, asked);
+  await traces?.stop(TRACES_WITHIN_MS);
+  return code;
 }
 
 async function live(main: ServiceMain, context: ServiceContext, asked: Promise<Ending>): Promise<number> {

@@ -2,6 +2,15 @@
 import { sql } from '../postgres/statement.ts';
 import type { Sql } from '../postgres/statement.ts';
 
+/**
+ * Where the task `t` stands in a trace; null for nowhere. A step stands where its outermost flow does: for those alone flows are looked up, by
+ * their key. The function `trace_of_flow` says the same to triggers; here it would be planned anew by each statement.
+ */
+export const traceOf = (t: Sql): Sql => sql`
+      case when ${t}.flow_id is null then ${t}.trace
+           else (select coalesce(f.trace, (select r.trace from flows r where r.id = f.root_id)) from flows f where f.id = ${t}.flow_id)
+      end`;
+
 /** Counts tasks in the ledger. `from`: a source of rows with `id` and `type`; `entry`: the text of the entry, over those rows. */
 export const countInLedger = (entry: Sql, from: Sql): Sql => sql`
       insert into ledger_entries as l (hour, type, entry, backend, tasks)

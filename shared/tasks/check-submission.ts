@@ -7,6 +7,7 @@ import { UNDECODED_HEADERS } from '../amqp/header-guard.ts';
 import { headersToStored } from '../amqp/headers.ts';
 import type { Headers } from '../amqp/headers.ts';
 import { parseInstant, parseSubmissionHeaders } from '../amqp/message.ts';
+import { readTrace } from '../observability/trace-context.ts';
 import { isStorableText } from '../text/storable.ts';
 import type { SubmissionValues } from '../amqp/message.ts';
 import { callTo, replyOf, webhookOf } from './asked-callback.ts';
@@ -98,11 +99,13 @@ export function checkMessage(message: IncomingMessage, catalog: Catalog, limits:
   const external = externalOf(message, priority);
   const origin = originOf(message, external !== undefined);
   const correlationId = textOf(properties['correlationId']);
+  const trace = traceIn(message.headers);
   const extra = {
     ...(correlationId === undefined ? {} : { correlationId }),
     ...(external === undefined ? {} : { external }),
     ...(origin === undefined ? {} : { origin }),
     ...(callback === undefined ? {} : { callback }),
+    ...(trace === undefined ? {} : { trace }),
   };
   return complete(
     { type: routingKey, value: exact.value, input: body, extra },
@@ -149,7 +152,7 @@ interface Core {
   readonly type: string;
   readonly value: unknown;
   readonly input: Buffer;
-  readonly extra: Pick<Submission, 'correlationId' | 'external' | 'origin' | 'callback'>;
+  readonly extra: Pick<Submission, 'correlationId' | 'external' | 'origin' | 'callback' | 'trace'>;
 }
 
 type Values = Readonly<Omit<SubmissionValues, 'replyOutcome' | 'webhookUrl' | 'webhookStates'>> & {
@@ -306,7 +309,7 @@ function originOf(
     [replyTo, type, timestamp, expiration, contentEncoding].some((property) => property !== undefined) ||
     (!hasExternal && (userId !== undefined || appId !== undefined)) ||
     (userId !== undefined && appId !== undefined) ||
-    Object.keys(headers).some((name) => !name.startsWith('warren-'));
+    Object.keys(headers).some((name) => !name.startsWith('warren-') && !TRACE_HEADERS.includes(name));
   if (!isWorthKeeping) return undefined;
   // `headers` stand in the properties too; they are kept apart.
   const kept = Object.fromEntries(
@@ -324,6 +327,15 @@ function originOf(
 function underInput(field: string): string {
   if (field === 'body') return field;
   return field.startsWith('[') ? `input${field}` : `input.${field}`;
+}
+
+/** They have a column of their own. */
+const TRACE_HEADERS = ['traceparent', 'tracestate'];
+
+/** Where a message stands in a trace. Headers are any publisher's. */
+function traceIn(headers: Headers): string | undefined {
+  if (!Object.hasOwn(headers, 'traceparent')) return undefined;
+  return readTrace(headers['traceparent'], Object.hasOwn(headers, 'tracestate') ? headers['tracestate'] : undefined);
 }
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);

@@ -99,7 +99,14 @@ export interface TaskContext {
    */
   readonly fencingToken: number;
   /**
-   * Lines carry the task's id, type and attempt. Those of an attempt that does not succeed are kept with it, as are those of
+   * Where this attempt stands in a trace (W3C Trace Context), to send along with calls; absent where its task was submitted in none. Where
+   * OpenTelemetry runs in the worker, instrumented calls do so by themselves.
+   */
+  readonly traceparent?: string | undefined;
+  /** What goes along with `traceparent`, where there is such. */
+  readonly tracestate?: string | undefined;
+  /**
+   * Lines carry the task's id, type and attempt, and where there are such its trace, flow and business key. Those of an attempt that does not succeed are kept with it, as are those of
    * types with `keepLogs`: the first and the last, 200 lines and 64 KiB together.
    */
   readonly log: Logger;

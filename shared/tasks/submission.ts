@@ -1,6 +1,7 @@
 /** A task as it is asked for: checked, ready to be accepted. Both front doors make these; the submitter stores them. */
 import type { ConflictRule } from '../amqp/message.ts';
 import type { ErrorCode } from '../errors/catalogue.ts';
+import type { TraceText } from '../observability/trace-context.ts';
 import type { Callback } from './callback.ts';
 import type { TaskState } from './state-machine.ts';
 
@@ -89,6 +90,8 @@ export interface Submission {
   readonly rateKey?: string;
   /** Who is to be told how it ended. */
   readonly callback?: Callback;
+  /** Where it stands in a trace. */
+  readonly trace?: TraceText;
 }
 
 /** One thing that is wrong with a submission. `field` is what the sender calls it (`priority`, `input.user.id`, a header). */

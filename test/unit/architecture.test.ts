@@ -57,6 +57,13 @@ const PACKAGES: readonly { readonly name: string; readonly within: readonly stri
   { name: 'undici', within: ['cli/fetch.ts', 'test/'] },
   { name: 'croner', within: ['shared/schedules/calendar.ts'] },
   { name: 'temporal-polyfill', within: ['shared/schedules/calendar.ts'] },
+  {
+    name: '@opentelemetry/api',
+    within: ['shared/observability/tracing.ts', 'shared/observability/trace-export.ts', 'client/', 'test/'],
+  },
+  { name: '@opentelemetry/sdk-trace-node', within: ['shared/observability/trace-export.ts', 'test/'] },
+  { name: '@opentelemetry/exporter-trace-otlp-proto', within: ['shared/observability/trace-export.ts'] },
+  { name: '@opentelemetry/resources', within: ['shared/observability/trace-export.ts'] },
   { name: '@aws-sdk/client-s3', within: ['shared/files/s3-store.ts'] },
   { name: '@aws-sdk/lib-storage', within: ['shared/files/s3-store.ts'] },
   { name: 'nodemailer', within: ['services/worker/builtin/alert-mail.ts'] },

@@ -39,7 +39,7 @@ import {
 } from './flows.schema.ts';
 import { IdempotencyKeys, REPLAYED_HEADER } from './idempotency.ts';
 import { idOf } from './ids.ts';
-import { submitHeaders } from './submit-headers.ts';
+import { submitHeaders, traceOfRequest } from './submit-headers.ts';
 import { documented, problem } from './tasks.schema.ts';
 
 /** What the routes need. */
@@ -117,9 +117,10 @@ function addStart(app: App, deps: FlowRoutesDeps): void {
     const createdBy = request.actor.name;
     const header = request.headers['idempotency-key'];
     const { kind: _kind, ...planned } = plan;
+    const trace = traceOfRequest(request);
     const started = await keys.guard(
       { actor: createdBy, header, body: raw },
-      async (idempotency) => await starter.start({ id, body, ...planned, createdBy, idempotency }),
+      async (idempotency) => await starter.start({ id, body, ...planned, createdBy, idempotency, trace }),
     );
     void reply.header('location', `/v1/flows/${started.id}`);
     if (started.kind === 'existing') {

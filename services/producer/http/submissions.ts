@@ -2,6 +2,7 @@
 import { toError } from '../../../shared/errors/to-error.ts';
 import { isWarrenError, WarrenError } from '../../../shared/errors/warren-error.ts';
 import type { Metrics } from '../../../shared/observability/metrics.ts';
+import type { TraceText } from '../../../shared/observability/trace-context.ts';
 import { checkHttpSubmission, isMiss } from '../../../shared/tasks/check-submission.ts';
 import type { CheckedSubmission, SubmissionLimits } from '../../../shared/tasks/check-submission.ts';
 import type { Acceptance, Submission, SubmissionFault } from '../../../shared/tasks/submission.ts';
@@ -24,6 +25,8 @@ export interface Submitting {
   readonly idempotency: Submission['idempotency'];
   /** Milliseconds by which its batch puts it off; `undefined`: its batch does not say when. */
   readonly delayMs?: number | undefined;
+  /** Where the request stands in a trace. */
+  readonly trace?: TraceText | undefined;
 }
 
 /** A task that was accepted. */
@@ -46,7 +49,7 @@ export interface ExistingTask {
 /** Accepts one body. Throws what is wrong with it, `unique-conflict`, `database-unavailable`, `outbox-full`. */
 export async function acceptSubmission(
   bytes: Buffer,
-  { publisher, idempotency, delayMs }: Submitting,
+  { publisher, idempotency, delayMs, trace }: Submitting,
   deps: SubmissionDeps,
 ): Promise<AcceptedSubmission | ExistingTask> {
   const { catalog, limits, metrics, submit, storeInput } = deps;
@@ -66,6 +69,7 @@ export async function acceptSubmission(
     ...(delayMs === undefined ? {} : { delayMs }),
     publisher,
     ...(idempotency === undefined ? {} : { idempotency }),
+    ...(trace === undefined ? {} : { trace }),
   };
   const submission = await storeInput(asked);
   const acceptance = await submit(submission);

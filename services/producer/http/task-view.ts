@@ -1,4 +1,5 @@
 /** How a task looks in JSON. What is absent is left out; bodies are the bytes that came. */
+import { traceIdOf } from '../../../shared/observability/trace-context.ts';
 import { withoutNull } from '../without-null.ts';
 import { renderWithRaw } from '../../../shared/tasks/json.ts';
 import type { Acceptance, InputFile, Submission } from '../../../shared/tasks/submission.ts';
@@ -91,6 +92,7 @@ export function listedTaskOf(task: TaskRow | WholeTaskRow): Record<string, unkno
     publisher: task.publisher,
     correlationId: task.correlation_id,
     tags: task.tags,
+    traceId: task.trace === null ? null : traceIdOf(task.trace),
   });
 }
 

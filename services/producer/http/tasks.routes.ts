@@ -30,7 +30,7 @@ import type { WaitDeps } from './prefer.ts';
 import { idOf } from './ids.ts';
 import { acceptItem, acceptSubmission } from './submissions.ts';
 import type { AcceptedSubmission, ExistingTask, SubmissionDeps } from './submissions.ts';
-import { submitHeaders } from './submit-headers.ts';
+import { submitHeaders, traceOfRequest } from './submit-headers.ts';
 import { filterOf } from './task-query.ts';
 import { acceptedTaskOf, listedTaskOf, renderTask, taskTypeOf } from './task-view.ts';
 import {
@@ -90,9 +90,10 @@ function addSubmit(app: App, deps: TaskRoutesDeps): void {
     const { raw } = request.body;
     const publisher = request.actor.name;
     const header = request.headers['idempotency-key'];
+    const trace = traceOfRequest(request);
     const submitted = await keys.guard(
       { actor: publisher, header, body: raw },
-      async (idempotency) => await acceptSubmission(raw, { publisher, idempotency }, deps),
+      async (idempotency) => await acceptSubmission(raw, { publisher, idempotency, trace }, deps),
     );
     if (submitted.isReplayed) void reply.header(REPLAYED_HEADER, 'true');
     void reply.type(JSON_TYPE);
@@ -128,6 +129,7 @@ function addBatch(app: App, deps: TaskRoutesDeps): void {
       const digest = spreadMs === undefined ? undefined : createHash('sha256').update(raw).digest();
       const publisher = request.actor.name;
       const header = request.headers['idempotency-key'];
+      const trace = traceOfRequest(request);
       const results = await keys.guard({ actor: publisher, header, body: raw }, async (whole) => {
         if (whole !== undefined) await claimBatchKey(deps.db, publisher, whole);
         return await Promise.all(
@@ -137,7 +139,7 @@ function addBatch(app: App, deps: TaskRoutesDeps): void {
               spreadMs === undefined || digest === undefined
                 ? undefined
                 : spreadDelayMs({ index, count: items.length, spreadMs }, digest);
-            return await acceptItem(item, { publisher, idempotency, delayMs }, deps);
+            return await acceptItem(item, { publisher, idempotency, delayMs, trace }, deps);
           }),
         );
       });

@@ -53,6 +53,7 @@ export const listedTask = z.object({
   publisher: z.string().optional(),
   correlationId: z.string().optional(),
   tags: z.array(z.string()).optional(),
+  traceId: z.string().optional().describe('The trace that it belongs to, where it was submitted in one: see Traces.'),
 });
 
 const inputFile = z.object({

@@ -61,6 +61,8 @@ export function createWebhookType(clock: Clock, options: WebhookOptions = DEFAUL
             'content-type': 'application/json; charset=utf-8',
             'user-agent': 'warren',
             ...standardHeaders(secrets, id, clock.now(), body),
+            ...(ctx.traceparent === undefined ? {} : { traceparent: ctx.traceparent }),
+            ...(ctx.tracestate === undefined ? {} : { tracestate: ctx.tracestate }),
           },
           body,
           mayBePrivate: isAllowed(url),
