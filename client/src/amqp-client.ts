@@ -12,6 +12,8 @@ import { nameOf } from './task-type.ts';
 import type { TypeOrName } from './task-type.ts';
 import { startLimit } from './time.ts';
 import type { ClientDeps, Limit } from './time.ts';
+import { traceOf } from './trace.ts';
+import type { TraceOptions } from './trace.ts';
 
 /** How the broker is reached. */
 export interface AmqpOptions {
@@ -79,7 +81,8 @@ export class AmqpClient {
   ): Promise<Published> {
     const body = Buffer.from(renderInput(input));
     const messageId = options.idempotencyKey ?? this.#deps.newKey();
-    const properties = propertiesOf(membersOf(options), { messageId, appId: this.#options.appId ?? 'warren-client' });
+    const ids = { messageId, appId: this.#options.appId ?? 'warren-client' };
+    const properties = propertiesOf(membersOf(options), ids, await traceOf(options));
     const { signal, timeoutMs = CALL_TIMEOUT_MS } = options;
     signal?.throwIfAborted();
     const limit = startLimit(this.#deps, timeoutMs, signal);
@@ -100,7 +103,7 @@ export class AmqpClient {
   /** Publishes many; all are confirmed when it resolves. `spreadMs`: their starts are spread evenly over so many milliseconds. */
   async enqueueMany(
     tasks: readonly NewMessage[],
-    { spreadMs, ...call }: CallOptions & { readonly spreadMs?: number } = {},
+    { spreadMs, ...call }: CallOptions & TraceOptions & { readonly spreadMs?: number } = {},
   ): Promise<readonly Published[]> {
     return await Promise.all(
       tasks.map(async ({ type, input, options = {} }, index) => {
@@ -289,6 +292,7 @@ function propertiesOf(
     debounce,
   }: SubmissionMembers,
   ids: { readonly messageId: string; readonly appId: string },
+  trace: TraceOptions,
 ): Message['properties'] {
   if (unique !== undefined && throttle !== undefined) {
     throw new InputRefusedError('throttle', 'must not be given together with unique', 'field-invalid');
@@ -296,6 +300,7 @@ function propertiesOf(
   if (debounce !== undefined) throw new InputRefusedError('debounce', 'cannot be asked for over AMQP', 'field-invalid');
   const key = throttle ?? unique;
   const headers = {
+    ...trace,
     'warren-queue': queue,
     'warren-delay-ms': delayMs,
     'warren-run-at': runAt,

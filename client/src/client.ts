@@ -57,6 +57,7 @@ export type { PoolClient, PoolOptions } from './pool-client.ts';
 export type { Attempt, Task, TaskState } from './task.ts';
 export type { Enqueued, TaskRef, TaskTypeLike, TypeOrName } from './task-type.ts';
 export type { ClientDeps } from './time.ts';
+export type { TraceOptions } from './trace.ts';
 
 /** A client over HTTP: submits, waits for results, looks, cancels. */
 export function createClient(options: HttpOptions, deps?: Partial<ClientDeps>): HttpClient;

@@ -9,6 +9,8 @@ import type { EnqueueOptions, SubmissionOptions } from './options.ts';
 import { nameOf } from './task-type.ts';
 import type { Enqueued, TypeOrName } from './task-type.ts';
 import type { NewTask } from './http-client.ts';
+import { traceOf } from './trace.ts';
+import type { TraceOptions } from './trace.ts';
 
 /** Whatever sends a query to Postgres: a client, a pool or a checked-out client of `pg`. */
 export interface PgQueryable {
@@ -30,10 +32,10 @@ export async function enqueueIn<Input extends object, Result = unknown>(
   pg: PgQueryable,
   type: TypeOrName<Input, Result>,
   input: Input,
-  options: SubmissionOptions & SchemaOptions = {},
+  options: SubmissionOptions & SchemaOptions & TraceOptions = {},
 ): Promise<Enqueued<Result>> {
   const { schema, ...asked } = options;
-  const row = rowOf(nameOf(type), renderInput(input), asked);
+  const row = rowOf(nameOf(type), renderInput(input), asked, await traceOf(options));
   const [enqueued] = await send<Result>(pg, schema, [row]);
   if (enqueued === undefined) throw new TypeError('the function of the database answered nothing');
   return enqueued;
@@ -43,9 +45,10 @@ export async function enqueueIn<Input extends object, Result = unknown>(
 export async function enqueueManyIn(
   pg: PgQueryable,
   tasks: readonly (Omit<NewTask, 'options'> & { readonly options?: SubmissionOptions })[],
-  options: SchemaOptions & { readonly spreadMs?: number; readonly random: () => number },
+  options: SchemaOptions & TraceOptions & { readonly spreadMs?: number; readonly random: () => number },
 ): Promise<readonly Enqueued[]> {
   const { schema, spreadMs, random } = options;
+  const trace = await traceOf(options);
   const rows = tasks.map(({ type, input, options: asked = {} }, index) => {
     if (spreadMs !== undefined && (asked.delayMs ?? asked.runAt) !== undefined) {
       throw new InputRefusedError(
@@ -55,7 +58,7 @@ export async function enqueueManyIn(
       );
     }
     const spread = spreadMs === undefined ? {} : { delayMs: spreadDelayMs(index, tasks.length, spreadMs, random) };
-    return rowOf(nameOf(type), renderInput(input, `tasks[${index}].input`), { ...asked, ...spread });
+    return rowOf(nameOf(type), renderInput(input, `tasks[${index}].input`), { ...asked, ...spread }, trace);
   });
   return rows.length === 0 ? [] : await send(pg, schema, rows);
 }
@@ -66,9 +69,9 @@ interface Row {
   readonly options: string;
 }
 
-function rowOf(type: string, input: string, options: EnqueueOptions): Row {
+function rowOf(type: string, input: string, options: EnqueueOptions, trace: TraceOptions): Row {
   const { idempotencyKey } = options;
-  const members = { ...membersOf(options), ...(idempotencyKey === undefined ? {} : { idempotencyKey }) };
+  const members = { ...membersOf(options), ...(idempotencyKey === undefined ? {} : { idempotencyKey }), ...trace };
   return { type, input, options: JSON.stringify(members) };
 }
 

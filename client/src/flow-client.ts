@@ -6,10 +6,12 @@ import { renderInput } from './input.ts';
 import type { CallOptions } from './options.ts';
 import { quoteKey } from './quote-key.ts';
 import { startLimit } from './time.ts';
+import { traceOf } from './trace.ts';
+import type { TraceOptions } from './trace.ts';
 import type { ClientDeps } from './time.ts';
 
 /** What a start can ask for. */
-export interface StartFlowOptions extends CallOptions {
+export interface StartFlowOptions extends CallOptions, TraceOptions {
   /** What the flow is about: one at a time of its business type. */
   readonly businessKey?: string;
   /** While another flow holds the business key: answer with that (`return`, the default), or refuse (`reject`: `unique-conflict`). */
@@ -105,10 +107,19 @@ export class FlowClient {
     input: Input,
     options: StartFlowOptions = {},
   ): Promise<StartedFlow> {
-    const { businessKey, onConflict, tags, idempotencyKey, ...call } = options;
+    const {
+      businessKey,
+      onConflict,
+      tags,
+      idempotencyKey,
+      traceparent: _parent,
+      tracestate: _state,
+      ...call
+    } = options;
     const others = JSON.stringify({ businessKey, onConflict, tags }).slice(1, -1);
     const body = `${definition.render(input)}${others === '' ? '' : `,${others}`}}`;
-    const headers = { 'idempotency-key': quoteKey(idempotencyKey ?? this.#deps.newKey()) };
+    const key = quoteKey(idempotencyKey ?? this.#deps.newKey());
+    const headers = { 'idempotency-key': key, ...(await traceOf(options)) };
     const { value } = await this.#transport.send({ method: 'POST', path: '/v1/flows', body, headers }, call);
     return { id: String(value['id']), duplicate: value['duplicate'] === true };
   }

@@ -13,6 +13,8 @@ import type { Task } from './task.ts';
 import { nameOf } from './task-type.ts';
 import type { Enqueued, TaskRef, TypeOrName } from './task-type.ts';
 import { startLimit } from './time.ts';
+import { traceOf } from './trace.ts';
+import type { TraceOptions } from './trace.ts';
 import type { ClientDeps } from './time.ts';
 import { InputRefusedError } from './errors.ts';
 
@@ -24,7 +26,7 @@ export interface NewTask {
 }
 
 /** Options of `enqueueMany`. */
-export interface EnqueueManyOptions extends CallOptions {
+export interface EnqueueManyOptions extends CallOptions, TraceOptions {
   /** Let the tasks start spread evenly over so many milliseconds. */
   readonly spreadMs?: number;
   /** The same call under the same key within seven days makes each task once. Default: a new key each call. */
@@ -85,7 +87,8 @@ export class HttpClient {
     options: EnqueueOptions = {},
   ): Promise<Enqueued<Result>> {
     const body = renderBody(nameOf(type), renderInput(input), membersOf(options));
-    const headers = { 'idempotency-key': quoteKey(options.idempotencyKey ?? this.#deps.newKey()) };
+    const key = quoteKey(options.idempotencyKey ?? this.#deps.newKey());
+    const headers = { 'idempotency-key': key, ...(await traceOf(options)) };
     const answer = await this.#transport.send({ method: 'POST', path: '/v1/tasks', body, headers }, options);
     return enqueuedOf(answer.value, answer.headers.get('idempotent-replayed') === 'true' && answer.tries === 1);
   }
@@ -98,7 +101,8 @@ export class HttpClient {
     tasks: readonly NewTask[],
     options: EnqueueManyOptions = {},
   ): Promise<readonly EnqueuedOrRefused[]> {
-    const { spreadMs, idempotencyKey, ...call } = options;
+    const { spreadMs, idempotencyKey, traceparent: _parent, tracestate: _state, ...call } = options;
+    const trace = await traceOf(options);
     const bodies = tasks.map(({ type, input, options: asked = {} }, index) => {
       if ('idempotencyKey' in asked) {
         throw new InputRefusedError(
@@ -114,7 +118,7 @@ export class HttpClient {
     for (const [index, batch] of batchesOf(bodies).entries()) {
       const spread = spreadMs === undefined ? '' : `,"spreadMs":${JSON.stringify(spreadMs)}`;
       const body = `{"tasks":[${batch.join(',')}]${spread}}`;
-      const headers = { 'idempotency-key': quoteKey(`${key}/${index}`) };
+      const headers = { 'idempotency-key': quoteKey(`${key}/${index}`), ...trace };
       const answer = await this.#transport.send({ method: 'POST', path: '/v1/tasks/batch', body, headers }, call);
       for (const result of answer.value['results'] as readonly BatchResult[]) results.push(resultOfItem(result));
     }

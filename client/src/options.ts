@@ -1,5 +1,6 @@
 /** What a submission can ask for, and how it is written. */
 import { InputRefusedError } from './errors.ts';
+import type { TraceOptions } from './trace.ts';
 
 /** One task at a time under a key. */
 export interface UniqueOptions {
@@ -55,7 +56,7 @@ export interface CallOptions {
 }
 
 /** All options of `enqueue`. */
-export interface EnqueueOptions extends SubmissionOptions, CallOptions {}
+export interface EnqueueOptions extends SubmissionOptions, CallOptions, TraceOptions {}
 
 /** The members of a body, in which instants are texts. `idempotencyKey` is not among them. */
 export type SubmissionMembers = Omit<SubmissionOptions, 'idempotencyKey' | 'runAt' | 'deadline'> & {
@@ -77,7 +78,7 @@ const MEMBERS = [
   'debounce',
   'webhook',
 ] as const;
-const OTHERS = ['idempotencyKey', 'signal', 'timeoutMs'];
+const OTHERS = ['idempotencyKey', 'signal', 'timeoutMs', 'traceparent', 'tracestate'];
 
 /** The members that options ask for; what is undefined is left out. Throws `InputRefusedError` for what is none. */
 export function membersOf(options: EnqueueOptions): SubmissionMembers {

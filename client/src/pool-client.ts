@@ -5,6 +5,7 @@ import type { NewTask } from './http-client.ts';
 import type { SubmissionOptions } from './options.ts';
 import type { Enqueued, TypeOrName } from './task-type.ts';
 import type { ClientDeps } from './time.ts';
+import type { TraceOptions } from './trace.ts';
 
 /** How Postgres is reached. */
 export interface PoolOptions extends SchemaOptions {
@@ -26,7 +27,7 @@ export class PoolClient {
   async enqueue<Input extends object, Result = unknown>(
     type: TypeOrName<Input, Result>,
     input: Input,
-    options: SubmissionOptions = {},
+    options: SubmissionOptions & TraceOptions = {},
   ): Promise<Enqueued<Result>> {
     return await this.enqueueIn(this.#options.pool, type, input, options);
   }
@@ -34,7 +35,7 @@ export class PoolClient {
   /** Accepts many in one transaction: all or none. `spreadMs`: their starts are spread evenly over so many milliseconds. */
   async enqueueMany(
     tasks: readonly (Omit<NewTask, 'options'> & { readonly options?: SubmissionOptions })[],
-    options: { readonly spreadMs?: number } = {},
+    options: TraceOptions & { readonly spreadMs?: number } = {},
   ): Promise<readonly Enqueued[]> {
     const { pool } = this.#options;
     return await enqueueManyIn(pool, tasks, { ...options, ...this.#schema(), random: this.#deps.random });
@@ -45,7 +46,7 @@ export class PoolClient {
     pg: PgQueryable,
     type: TypeOrName<Input, Result>,
     input: Input,
-    options: SubmissionOptions = {},
+    options: SubmissionOptions & TraceOptions = {},
   ): Promise<Enqueued<Result>> {
     return await enqueueIn(pg, type, input, { ...options, ...this.#schema() });
   }

@@ -13,6 +13,8 @@ export interface RunOptions {
   /** Number of the attempt, from 1. Default 1. */
   readonly attempt?: number;
   readonly taskId?: string;
+  /** Where the attempt stands in a trace, as `ctx.traceparent` says it. */
+  readonly traceparent?: string;
   /** Aborts the handler's signal, as a timeout or a cancel does. */
   readonly signal?: AbortSignal;
   /** Circuit breakers that are open: calls behind them defer the task. */
@@ -152,6 +154,7 @@ class FakeContext {
   readonly taskId: string;
   readonly attempt: number;
   readonly fencingToken: number;
+  readonly traceparent: string | undefined;
   readonly signal: AbortSignal;
   readonly said: ProgressWord[] = [];
   readonly lines: LogLine[] = [];
@@ -169,6 +172,7 @@ class FakeContext {
   constructor({
     attempt = 1,
     taskId = '00000000-0000-7000-8000-000000000001',
+    traceparent,
     signal,
     openBreakers = [],
     done = {},
@@ -181,6 +185,7 @@ class FakeContext {
     this.taskId = taskId;
     this.attempt = attempt;
     this.fencingToken = attempt;
+    this.traceparent = traceparent;
     this.signal = signal ?? new AbortController().signal;
     this.log = loggerInto(this.lines);
     this.#openBreakers = openBreakers;

@@ -17,7 +17,7 @@ create function drop_retired_partition(part text) returns void language plpgsql;
 create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 20d1a572e038cd03658499a603be3e05
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
-create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fe7f3ba4d61dfc8152d79743354ea74f
+create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fdbd24cb60d5161727bc691cb6773147
 create function expire_flow_timers(most integer) returns integer language plpgsql; -- source md5 0e03028982e4fa9fac0b2c586177a6d3
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
 create function flow_begins(f flows, step integer) returns boolean language sql; -- source md5 bbb2a9737aaf8761842cf784bdc1946d
@@ -56,8 +56,8 @@ create function limit_key(path text, input json) returns text language plpgsql; 
 create function lock_flows(of_flows uuid[]) returns void language plpgsql; -- source md5 153b3247848deb4fffd6601e09e954e5
 create function made_limit_key(rule jsonb, input bytea) returns text language plpgsql; -- source md5 54bef970b788648b67a9629db34fb217
 create function make_step_tasks(of_flow uuid, of_steps integer[]) returns void language plpgsql; -- source md5 2950f803804a48e9b129838b8736e247
-create function note_acceptances() returns trigger language plpgsql; -- source md5 fc6d1dc49c52e63f9c36ace2203899ba
-create function note_transitions() returns trigger language plpgsql; -- source md5 f5ecc77173a77d4584d73753a1bd2b7c
+create function note_acceptances() returns trigger language plpgsql; -- source md5 367cc76e0dfda73614e73e9eb2b03447
+create function note_transitions() returns trigger language plpgsql; -- source md5 cca9ffebb4c1fa6857cb1ddf71ded58f
 create function number_fault(literal text) returns text language plpgsql; -- source md5 2836236317c6ab027b61f44083e4b5da
 create function omitted_results(of_flow uuid, ref jsonb, bytes bigint) returns text language sql; -- source md5 9dabe14de101453e7fabce394e78854b
 create function option_instant(options jsonb, name text) returns timestamp with time zone language plpgsql; -- source md5 ea66f39968d65d3a7ad269dbaeb79da1
@@ -67,6 +67,7 @@ create function option_text(options jsonb, name text, longest integer, prefix te
 create function option_webhook(options jsonb) returns jsonb language plpgsql; -- source md5 fc0805381d0bb7cd40f05fcf9bf51f9e
 create function page_step_results(of_flow uuid, of_name text, after_step integer, most integer, most_bytes integer) returns record language sql; -- source md5 606e63152163c8787b558bd0901a67c0
 create function quiet_partition(part text) returns void language plpgsql; -- source md5 a9a8113e7a6596515333c24fbf5afa45
+create function read_trace(traceparent text, tracestate text) returns text language plpgsql; -- source md5 3a6fc1d76a0c493a3e288f6c12505482
 create function refuse_change() returns trigger language plpgsql; -- source md5 7d55b5e5c7d8ca525cd100b9eb3ac352
 create function refuse_submission(code text, field text, reason text) returns void language plpgsql; -- source md5 8208e0a7297d1e6db400e6bcbd26340a
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
@@ -99,6 +100,7 @@ create function strict_word_similarity_dist_op(text, text) returns real language
 create function strict_word_similarity_op(text, text) returns boolean language c; -- source md5 3158a67e538b4a391322cba6a43ab2bf
 create function switch_lifecycle_events(is_on boolean) returns boolean language plpgsql; -- source md5 d97c1da361113f6a976f8da76dbd122f
 create function task_hour(id uuid) returns integer language sql; -- source md5 b6713342e74f19ec947f55622eb12c76
+create function trace_of_flow(of_flow uuid) returns text language sql; -- source md5 82af51e0f2d8bdbf334a5f2aa0fd8414
 create function turn_key(queue text, input bytea) returns text language plpgsql; -- source md5 13f4bd8d2447cbbdc69e3753d680e5ac
 create function unblock_steps(of_flows uuid[], of_steps integer[], swept_in interval) returns record language plpgsql; -- source md5 6805eee0c1d44466fa94f93c59c3587f
 create function unguard_default_partition() returns void language plpgsql; -- source md5 20d09637623b60e69b3acb5b7df04ed2
@@ -412,6 +414,7 @@ create table flows with (fillfactor=50);
   is_undoing boolean not null default false
   undone_at timestamp with time zone
   groups jsonb
+  trace text
   constraint flows_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::flow_state, 'failed'::flow_state, 'partial'::flow_state, 'cancelled'::flow_state]))))
   constraint flows_on_failure_check CHECK ((on_failure = ANY (ARRAY['stop'::text, 'continue'::text, 'compensate'::text])))
   constraint flows_phase_check CHECK ((phase = ANY (ARRAY['steps'::text, 'undo'::text, 'failure'::text])))
@@ -517,6 +520,7 @@ create table lifecycle_events with (fillfactor=50, autovacuum_vacuum_scale_facto
   queues text[] not null
   states text[] not null
   attempts integer[] not null
+  traces text[]
   constraint lifecycle_events_pkey PRIMARY KEY (id)
 
 create table mended_inputs;
@@ -800,6 +804,8 @@ create table tasks partition by RANGE (id);
   input_file uuid
   flow_id uuid
   flow_step integer
+  trace text
+  failed_span text
   constraint tasks_check CHECK (((finished_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::task_state, 'dead'::task_state, 'cancelled'::task_state, 'expired'::task_state]))))
   constraint tasks_check1 CHECK (((state <> 'running'::task_state) OR ((claim_id IS NOT NULL) AND (worker IS NOT NULL) AND (started_at IS NOT NULL))))
   constraint tasks_check2 CHECK (((state <> ALL (ARRAY['scheduled'::task_state, 'retrying'::task_state])) OR (run_at IS NOT NULL)))
