@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import { readTrace } from '../../shared/observability/trace-context.ts';
 import { limitKeyOf } from '../../shared/tasks/limit-key.ts';
 import { openCallersPool } from '../support/callers-pool.ts';
 import type { CallersPool } from '../support/callers-pool.ts';
@@ -331,6 +332,46 @@ describe('a call', () => {
     expect(await bySql('user.add', '{}', { ...unique, idempotencyKey: 'call 2' })).toEqual(answered);
     await rowsOf(`update tasks set state = 'cancelled', finished_at = now() where id = $1`, holder.id);
     expect(await bySql('user.add', '{}', { ...unique, idempotencyKey: 'call 2' })).toEqual(answered);
+  });
+
+  test('that says in which trace it stands is the same call in another, and reads what it says as other doors do', async () => {
+    const parent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    const options = { traceparent: parent, tracestate: 'a=1, b=2', idempotencyKey: 'traced' };
+    const first = await bySql('user.add', '{}', options);
+    const [row] = await rowsOf('select trace from tasks where id = $1', first.id);
+    expect(row).toEqual({ trace: `${parent} a=1,b=2` });
+    const again = await bySql('user.add', '{}', { ...options, traceparent: 'nonsense' });
+    expect(again).toEqual({ id: first.id, duplicate: true });
+    const without = await bySql('user.add', '{}', { traceparent: 7 });
+    expect(await rowsOf('select trace from tasks where id = $1', without.id)).toEqual([{ trace: null }]);
+
+    const hex = (digits: number): fc.Arbitrary<string> =>
+      fc.oneof(
+        fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: digits, maxLength: digits }),
+        fc.constant('0'.repeat(digits)),
+        fc.string({ maxLength: digits }),
+      );
+    const traceparents = fc
+      .tuple(
+        fc.constantFrom('00', '01', 'ff', 'cc', '0'),
+        hex(32),
+        hex(16),
+        hex(2),
+        fc.constantFrom('', '', '-x', 'x', ' '),
+      )
+      .map(([version, trace, span, flags, more]) => `${version}-${trace}-${span}-${flags}${more}`);
+    const member = fc.tuple(fc.constantFrom('a', 'b@c', '0', '', 'A', 'a b'), fc.string({ maxLength: 300 }));
+    const tracestates = fc
+      .array(member, { maxLength: 34 })
+      .map((members) => members.map(([key, value]) => `${key}=${value}`).join(','));
+    const storable = (text: string): boolean => !text.includes('\0');
+    await fc.assert(
+      fc.asyncProperty(traceparents.filter(storable), tracestates.filter(storable), async (traceparent, tracestate) => {
+        const [read] = await rowsOf('select read_trace($1, $2) as trace', traceparent, tracestate);
+        expect(read).toEqual({ trace: readTrace(traceparent, tracestate) ?? null });
+      }),
+      { numRuns: 500 },
+    );
   });
 
   test('says what is wrong as an SQLSTATE too', async () => {

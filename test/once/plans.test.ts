@@ -117,7 +117,7 @@ const HOT: readonly (readonly [
   ],
   [
     settleOthers,
-    [[], [], [], [], [], [], [], [], [], [], [], [], [], '', []],
+    [[], [], [], [], [], [], [], [], [], [], [], [], [], '', [], null],
     ['tasks_default_pkey', 'claims_pkey', 'cancel_requests_pkey'],
   ],
   [dispatchDue, [100], ['due_at', 'due_pkey', 'tasks_default_pkey']],

@@ -3,6 +3,9 @@
 --
 -- What came without a context has null everywhere and costs nothing. A step of a flow has none of its own: it is found by its flow.
 
+-- As in 0015: no temporary table of a caller stands in for one of ours.
+select set_config('search_path', current_setting('search_path') || ', pg_temp', true);
+
 -- `trace`: a traceparent, and where there is a tracestate a space and that: the span in which the task was accepted.
 -- `failed_span`: 16 hexadecimal digits, the span in that trace of the last attempt that did not succeed.
 alter table tasks add column trace text, add column failed_span text;
