@@ -6,12 +6,14 @@ import { isWorthTelling } from '../../shared/observability/repeats.ts';
 import type { Database } from '../../shared/postgres/pool.ts';
 import { retryConflicts } from '../../shared/postgres/transaction.ts';
 import type { Clock } from '../../shared/time/clock.ts';
+import { attemptFacts } from './attempt-facts.ts';
+import type { ToldAttempt } from './attempt-facts.ts';
 
 /** The proof of an attempt: what whatever it writes must show. */
-export interface AttemptProof {
-  readonly taskId: string;
-  readonly attempt: number;
+export interface AttemptProof extends ToldAttempt {
   readonly claimId: string;
+  /** For the log: its task type, or the name of that. */
+  readonly type?: string | { readonly name: string };
 }
 
 /** What asking needs. */
@@ -30,7 +32,7 @@ const LONGEST_PAUSE_MS = 2_000;
  */
 export async function askUntilAnswered<Answer>(
   { db, clock, log, random }: AskDeps,
-  { taskId, attempt }: AttemptProof,
+  proof: AttemptProof,
   { what, signal }: { readonly what: string; readonly signal: AbortSignal },
   ask: () => Promise<Answer>,
 ): Promise<Answer> {
@@ -40,7 +42,8 @@ export async function askUntilAnswered<Answer>(
     } catch (thrown) {
       if (signal.aborted || !isWarrenError(thrown, 'database-unavailable')) throw thrown;
       if (isWorthTelling(tries + 1)) {
-        log.warn('handler waits for postgres', { taskId, attempt, what, tries: tries + 1, err: toError(thrown) });
+        const facts = attemptFacts(typeof proof.type === 'string' ? proof.type : proof.type?.name, proof);
+        log.warn('handler waits for postgres', { ...facts, what, tries: tries + 1, err: toError(thrown) });
       }
       await clock.sleep(Math.min(50 * 2 ** tries, LONGEST_PAUSE_MS) * (0.5 + random() / 2), signal);
     }

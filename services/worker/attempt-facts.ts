@@ -14,12 +14,12 @@ export interface ToldAttempt {
 
 /** `taskId`, `taskType` and `attempt`; `traceId`, `flowId` and `businessKey` where there are such. */
 export function attemptFacts(
-  taskType: string,
+  taskType: string | undefined,
   { taskId, attempt, flowId, businessKey, trace }: ToldAttempt,
 ): LogFields {
   return {
     taskId,
-    taskType,
+    ...(taskType === undefined ? {} : { taskType }),
     attempt,
     ...(trace === undefined ? {} : { traceId: traceIdOf(trace) }),
     ...(flowId === undefined ? {} : { flowId }),

@@ -324,8 +324,8 @@ class ThreadSpeaker {
 }
 
 /** A copy without the input and the type. */
-function proofOf({ taskId, attempt, claimId }: AttemptToRun): AttemptProof {
-  return { taskId, attempt, claimId };
+function proofOf({ taskId, attempt, claimId, type, flowId, businessKey, trace }: AttemptToRun): AttemptProof {
+  return { taskId, attempt, claimId, type: type.name, flowId, businessKey, trace };
 }
 
 /** What ended the thread, in the words of whoever reads the history; `undefined` where the handler's own error did. */

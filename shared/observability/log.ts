@@ -24,7 +24,12 @@ export interface Logger {
 /** Severity below which nothing is written. */
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'silent';
 
-/** Makes the process's logger. `base` stands in every line. */
+/** Characters that wait in memory for whoever reads the log, some thousands of lines; what is beyond is dropped, and counted. */
+const MOST_WAITING = 2_097_152;
+/** What is logged as an error is dropped later than all else. */
+const MOST_WAITING_ERRORS = 2 * MOST_WAITING;
+
+/** Makes the process's logger. Where nobody reads what it writes, it keeps `MOST_WAITING` of it and does not wait. `base` stands in every line. */
 export function createLogger(options: {
   readonly level: LogLevel;
   readonly base: LogFields;
@@ -42,11 +47,51 @@ export function createLogger(options: {
   stream.on('error', () => {
     root.silent = true;
   });
-  return wrap(root, options.base);
+  return wrap(
+    root,
+    new Gate(stream, (count) => wrap(root, undefined, options.base).warn(...tellOf(count))),
+    options.base,
+  );
 }
 
-function wrap(root: winston.Logger, base: LogFields): Logger {
+const tellOf = (count: number): [message: string, fields: LogFields] => [
+  'log lines dropped',
+  { count, hint: 'whoever reads the log of this process does not keep up' },
+];
+
+/** Keeps what waits to be read within bounds: a pipe takes some 64 KiB, and a stream takes anything. */
+class Gate {
+  readonly #stream: NodeJS.WritableStream & { readonly writableLength?: number };
+  readonly #tell: (count: number) => void;
+  #dropped = 0;
+
+  constructor(stream: NodeJS.WritableStream, tell: (count: number) => void) {
+    this.#stream = stream;
+    this.#tell = tell;
+  }
+
+  /** False where a line of this level is to be dropped. */
+  lets(level: string): boolean {
+    const waiting = this.#stream.writableLength ?? 0;
+    if (waiting > (level === 'error' ? MOST_WAITING_ERRORS : MOST_WAITING)) {
+      // Told as soon as it is read again, be there more to say or not.
+      if (this.#dropped === 0) this.#stream.once('drain', () => this.#tellDropped());
+      this.#dropped += 1;
+      return false;
+    }
+    return true;
+  }
+
+  #tellDropped(): void {
+    const count = this.#dropped;
+    this.#dropped = 0;
+    this.#tell(count);
+  }
+}
+
+function wrap(root: winston.Logger, gate: Gate | undefined, base: LogFields): Logger {
   const write = (level: string, message: string, fields: LogFields | undefined): void => {
+    if (gate?.lets(level) === false) return;
     root.log(level, message, { fields: fields === undefined ? base : { ...base, ...fields } });
   };
   return {
@@ -54,7 +99,7 @@ function wrap(root: winston.Logger, base: LogFields): Logger {
     warn: (message, fields) => write('warn', message, fields),
     info: (message, fields) => write('info', message, fields),
     debug: (message, fields) => write('debug', message, fields),
-    child: (fields) => wrap(root, { ...base, ...fields }),
+    child: (fields) => wrap(root, gate, { ...base, ...fields }),
     isDebug: root.isDebugEnabled() && !root.silent,
   };
 }
