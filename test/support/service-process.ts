@@ -118,6 +118,15 @@ export class ServiceProcess {
     );
   }
 
+  /** Nobody reads its log any more, until `readAgain`. */
+  stopReading(): void {
+    this.#child.stdout?.pause();
+  }
+
+  readAgain(): void {
+    this.#child.stdout?.resume();
+  }
+
   /** SIGSTOP. */
   freeze(): void {
     this.#child.kill('SIGSTOP');
