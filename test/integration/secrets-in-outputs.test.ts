@@ -16,7 +16,7 @@ const SECRET = {
   token: 'tOken-of-an-operator+/s3cret',
   webhook: `whsec_${Buffer.alloc(32, 'wEbhook').toString('base64')}`,
   link: 'lInk-s3cret-of-thirty-two-characters',
-  handler: 'hAndler+s3cret/@x',
+  handler: 'hAndler+s3cret/x',
   otlp: 'oTlp-s3cret+of-a-header',
 } as const;
 const TOKENS = JSON.stringify([{ name: 'ann', role: 'admin', token: SECRET.token }]);

@@ -11,7 +11,7 @@ function leakyError(secret: string): Error {
   const root = Object.assign(new Error(`connect to ${url} failed`), {
     config: { url, headers: { authorization: basic, Cookie: `session=${secret}` }, password: secret },
   });
-  const cause = new Error(`request with Authorization: Bearer ${secret.replaceAll(/[^\w.~+/-]/g, '')}`, {
+  const cause = new Error(`request with Authorization: Bearer ${secret}`, {
     cause: root,
   });
   return Object.assign(new Error(`call failed: ${url}, ${basic}`, { cause }), { options: { apiKey: secret } });
