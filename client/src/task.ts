@@ -53,6 +53,8 @@ export interface Task<Result = unknown> {
   readonly publisher?: string;
   readonly correlationId?: string;
   readonly tags?: readonly string[];
+  /** The trace that it belongs to, 32 hexadecimal digits, where it was submitted in one. */
+  readonly traceId?: string;
   readonly progress?: {
     readonly fraction: number;
     readonly step?: string;

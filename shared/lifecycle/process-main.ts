@@ -101,15 +101,13 @@ export async function runService(main: ServiceMain, host: ProcessHost = thisProc
 /** With an exporter of traces around it, where the environment asks for one: the first to start, and the last to stop. */
 async function liveTraced(main: ServiceMain, context: ServiceContext, asked: Promise<Ending>): Promise<number> {
   const { log, config } = context;
+  const options = { env: readEnvironment(), service: `warren-${main.name}`, version: config.worker.codeVersion };
   let traces: TraceExport | undefined;
-  try {
-    const options = { env: readEnvironment(), service: `warren-${main.name}`, version: config.worker.codeVersion };
+  const create = async (): Promise<Service> => {
     traces = await startTraceExport(options, log);
-  } catch (thrown) {
-    log.error('service failed to start', { err: toError(thrown), hint: hintOf(thrown) });
-    return exitCodeOf(thrown);
-  }
-  const code = await live(main, context, asked);
+    return await main.create(context);
+  };
+  const code = await live({ ...main, create }, context, asked);
   await traces?.stop(TRACES_WITHIN_MS);
   return code;
 }

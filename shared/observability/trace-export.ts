@@ -161,7 +161,7 @@ async function stopWithin(provider: Sdk.NodeTracerProvider, withinMs: number, lo
       });
     }
   } catch (thrown) {
-    log.warn('traces left behind', { err: toError(thrown) });
+    log.warn('traces not flushed', { err: toError(thrown) });
   } finally {
     late.abort();
   }

@@ -2,6 +2,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { readEnvironment } from '../../shared/config/environment.ts';
 import { AMQP_URL } from '../support/broker.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
@@ -194,7 +195,7 @@ test('when a handler throws them, connections are lost, and a process crashes by
 
 test('in what the command line prints', async () => {
   const env = {
-    ...process.env,
+    ...readEnvironment(),
     ...fleet.environment(),
     ...SETTINGS,
     DATABASE_URL: postgresUrl(),

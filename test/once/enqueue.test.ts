@@ -347,7 +347,7 @@ describe('a call', () => {
 
     const hex = (digits: number): fc.Arbitrary<string> =>
       fc.oneof(
-        fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: digits, maxLength: digits }),
+        fc.string({ unit: fc.constantFrom('0', '1', '7', '9', 'a', 'c', 'f'), minLength: digits, maxLength: digits }),
         fc.constant('0'.repeat(digits)),
         fc.string({ maxLength: digits }),
       );
