@@ -72,6 +72,15 @@ export function testWithMount(name: string, run: () => Promise<void>, withinMs: 
   testWith({ name: 'the right to mount', path: canMount() ? 'mount' : undefined }, name, run, withinMs);
 }
 
+/** Declares a test that makes namespaces of its own for processes and mounts. Where this user may not, it is skipped under a name that says so. */
+export function testWithNamespaces(name: string, run: () => Promise<void>, withinMs: number): void {
+  const isAllowed =
+    process.getuid?.() === 0 &&
+    answers('unshare', ['--pid', '--fork', '--mount-proc', 'mount', '-o', 'remount,bind,ro', '/']) &&
+    answers('setpriv', ['--version']);
+  testWith({ name: 'the right to make namespaces', path: isAllowed ? 'unshare' : undefined }, name, run, withinMs);
+}
+
 function canMount(): boolean {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   const folder = mkdtempSync(join(tmpdir(), 'warren-mount-'));
