@@ -1,4 +1,4 @@
-/** The servers as containers, where a Docker engine answers: `deploy/compose.yaml`. */
+/** The servers as containers, where a Docker engine answers: `deploy/local-stack/servers.yaml`. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -33,7 +33,7 @@ export interface DockerServerOptions extends PrivateServerOptions {
 
 const PORTS = { rabbitmq: ['amqp', 'management'], postgres: ['postgres'] } as const;
 
-/** One service of `deploy/compose.yaml`. */
+/** One service of `deploy/local-stack/servers.yaml`. */
 export class DockerServer implements ServerControl {
   readonly source = 'docker';
   readonly pid = undefined;
@@ -104,7 +104,7 @@ export class DockerServer implements ServerControl {
   async #compose(...args: string[]): Promise<string> {
     const { root, project, service } = this.#options;
     const { user, password, ports } = this.#known;
-    const file = join(root, 'deploy/compose.yaml');
+    const file = join(root, 'deploy/local-stack/servers.yaml');
     try {
       const { stdout } = await run('docker', ['compose', '--project-name', project, '--file', file, ...args], {
         env: {
