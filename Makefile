@@ -1,6 +1,6 @@
 # Warren's commands. `make` alone lists them. Only Node 20.19 or newer, git and make have to be there.
 .DEFAULT_GOAL := help
-.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-flows bench-retention scale-sim golden fix lint check k8s-pools k8s-validate clean-stack
+.PHONY: help install build emit demo up down test test-long test-brokers chaos bench bench-api bench-dead-letters bench-flows bench-retention scale-sim golden release fix lint check k8s-pools k8s-validate clean-stack
 MAKEFLAGS += --no-print-directory
 STACK := node dist/deploy/local-stack/main.js
 
@@ -56,6 +56,9 @@ bench-retention: build ## the last part of bench-api alone: throughput beside te
 
 scale-sim: build ## scale real workers by the ScaledObject under square, ramp and burst loads: by depth, and by the workers wanted
 	@$(STACK) run -- node dist/test/scale-sim/main.js
+
+release: build ## pack client and command line, list what they stand on (SBOM), install and try them: dist/release
+	@node dist/scripts/release.js
 
 golden: build ## write the golden files anew
 	@$(STACK) run -- node dist/scripts/golden.js

@@ -139,7 +139,12 @@ test('every setting, variable and metric that is named exists', () => {
   // `http.request` is a task type.
   expect(named.filter(({ found }) => found !== 'http.request' && !paths.has(found))).toEqual([]);
 
-  const variables = new Set([...settings.flatMap(({ env }) => [env, `${env}_FILE`]), ...OTHER_VARIABLES]);
+  const compose = readSource('deploy/compose.yaml').matchAll(/\$\{(WARREN_\w+)/g);
+  const variables = new Set([
+    ...settings.flatMap(({ env }) => [env, `${env}_FILE`]),
+    ...[...compose].map(([, name = '']) => name),
+    ...OTHER_VARIABLES,
+  ]);
   expect(findAll(/\b(WARREN_[A-Z_]+[A-Z])\b/g).filter(({ found }) => !variables.has(found))).toEqual([]);
 
   const metrics = new Set(Object.values(METRICS).map(({ name }) => name as string));
