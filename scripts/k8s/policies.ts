@@ -78,8 +78,9 @@ export function policyFaults(documents: readonly K8sObject[]): readonly string[]
       ...labelFaults(document),
       ...secretFaults(document),
       ...(pod === undefined ? [] : [...podFaults(pod), ...environmentFaults(pod, documents)]),
-      ...(pod !== undefined && document.kind === 'Deployment' ? serviceFaults(pod, documents) : []),
+      ...(pod !== undefined && document.kind !== 'Job' ? serviceFaults(pod, documents) : []),
       ...(document.kind === 'ScaledObject' ? scalingFaults(document, documents) : []),
+      ...(pod !== undefined && document.kind === 'ScaledJob' ? jobFaults(document, pod, documents) : []),
     ];
     return faults.map((fault) => `${nameOf(document)}: ${fault}`);
   });
@@ -194,6 +195,38 @@ interface Scaled {
   readonly maxReplicaCount?: number;
   readonly fallback?: { readonly replicas: number };
   readonly triggers: readonly { readonly type: string; readonly metadata: Readonly<Record<string, string>> }[];
+}
+
+interface ScaledJobSpec {
+  readonly jobTargetRef: { readonly backoffLimit?: number };
+  readonly rollout?: { readonly strategy?: string };
+  readonly triggers: Scaled['triggers'];
+}
+
+/** A job runs one task to its end, however long it takes, and is started for what waits alone. */
+function jobFaults({ spec }: K8sObject, pod: PodSpec, documents: readonly K8sObject[]): readonly string[] {
+  const { jobTargetRef, rollout, triggers } = spec as ScaledJobSpec;
+  const [container] = pod.containers;
+  if (container === undefined) return [];
+  const environment = environmentOf(container, documents);
+  const faults: string[] = [];
+  if (environment.get('WARREN_WORKER_MAX_TASKS') !== '1') faults.push('does not end after its task');
+  if (Number(environment.get('WARREN_WORKER_IDLE_EXIT_MS') ?? 0) === 0) faults.push('waits for ever for a task');
+  if (jobTargetRef.backoffLimit !== 0) faults.push('repeats what Warren repeats');
+  if (rollout?.strategy !== 'gradual') faults.push('ends running jobs when it is changed');
+  for (const { metadata } of triggers) {
+    if (metadata['protocol'] !== 'http') faults.push('looks by amqp');
+    if (metadata['excludeUnacknowledged'] !== 'true') faults.push('starts jobs for what runs');
+    if (metadata['useRegex'] !== undefined) faults.push('names its queue by a pattern');
+  }
+  const declared = environment.get('WARREN_PRODUCER_DECLARED_QUEUES')?.split(',') ?? [];
+  const queues = (environment.get('WARREN_QUEUES') ?? '').split(',').map((each) => each.split(':')[0] ?? '');
+  for (const queue of queues) {
+    if (!declared.includes(queue)) faults.push(`nobody declares the queue ${queue}`);
+    const isWatched = triggers.some(({ metadata }) => metadata['queueName'] === `warren.q.${queue}`);
+    if (!isWatched) faults.push('does not look at each of its queues');
+  }
+  return faults;
 }
 
 /** What has cost others tasks: cases of KEDA's own tracker. */

@@ -1,11 +1,12 @@
 /**
  * Pools of workers: what `pools.yaml` of an overlay says in three lines becomes a Deployment or ScaledJob with all that belongs
- * to it. Pure; `main.ts` writes the files.
+ * to it. Pure; `printed-manifests.ts` writes the files.
  */
 import { z } from 'zod';
 import { queueSlots } from '../../shared/config/format.ts';
 import type { QueueSlots } from '../../shared/config/format.ts';
 import { namesOf } from '../../shared/amqp/topology.ts';
+import { scaledJobOf } from './scaled-job.ts';
 import { podOf } from './worker-pod.ts';
 
 /** Anything that can be a YAML document. */
@@ -13,31 +14,38 @@ export type Manifest = Readonly<Record<string, unknown>>;
 
 const slots = queueSlots('', []);
 
-const poolSchema = z.strictObject({
-  /** Of the Deployment: `warren-worker-<name>`. */
-  name: z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'must be a letter and up to 30 of a-z 0-9 -'),
-  /** As `worker.queues`: `high:20,low:2`. */
-  queues: z.string().transform((text, context): readonly QueueSlots[] => {
-    const value = slots.read(text);
-    try {
-      slots.format(value);
-    } catch (thrown) {
-      context.addIssue({ code: 'custom', message: (thrown as Error).message });
-    }
-    return value as readonly QueueSlots[];
-  }),
-  maxReplicas: z.int().min(1).max(1_000),
-  /** 0: no worker while the queue is empty. The first task then waits for a pod, and no fallback rescues from 0. */
-  minReplicas: z.int().min(0).max(1_000).default(1),
-  /** Replicas while neither figure can be read. Default: half of the most. */
-  fallbackReplicas: z.int().min(1).max(1_000).optional(),
-  /** Target of the p95 wait, seconds. */
-  sloSeconds: z.int().min(1).max(3_600).default(30),
-  /** `worker.drainMs` in seconds: what running attempts get at the end of a pod. */
-  drainSeconds: z.int().min(5).max(86_400).default(60),
-  cpu: z.string().default('500m'),
-  memory: z.string().default('512Mi'),
-});
+const poolSchema = z
+  .strictObject({
+    /** `job`: a pod for each task, for tasks of hours; else a Deployment. */
+    kind: z.enum(['deployment', 'job']).default('deployment'),
+    /** Of the Deployment or ScaledJob: `warren-worker-<name>`. */
+    name: z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'must be a letter and up to 30 of a-z 0-9 -'),
+    /** As `worker.queues`: `high:20,low:2`. */
+    queues: z.string().transform((text, context): readonly QueueSlots[] => {
+      const value = slots.read(text);
+      try {
+        slots.format(value);
+      } catch (thrown) {
+        context.addIssue({ code: 'custom', message: (thrown as Error).message });
+      }
+      return value as readonly QueueSlots[];
+    }),
+    maxReplicas: z.int().min(1).max(1_000),
+    /** 0: no worker while the queue is empty. The first task then waits for a pod, and no fallback rescues from 0. */
+    minReplicas: z.int().min(0).max(1_000).default(1),
+    /** Replicas while neither figure can be read. Default: half of the most. */
+    fallbackReplicas: z.int().min(1).max(1_000).optional(),
+    /** Target of the p95 wait, seconds. */
+    sloSeconds: z.int().min(1).max(3_600).default(30),
+    /** `worker.drainMs` in seconds: what running attempts get at the end of a pod. */
+    drainSeconds: z.int().min(5).max(86_400).default(60),
+    cpu: z.string().default('500m'),
+    memory: z.string().default('512Mi'),
+  })
+  .refine(({ kind, queues }) => kind === 'deployment' || queues.every(({ concurrency }) => concurrency === 1), {
+    path: ['queues'],
+    error: 'must say one slot a queue, such as video:1: a job runs one task',
+  });
 
 const fileSchema = z.strictObject({
   /** True where the component tls is in: KEDA then asks by https. */
@@ -76,11 +84,12 @@ export function readPools(content: unknown): PoolsFile {
 /** Everything that the pools need. */
 export function renderPools(file: PoolsFile): PoolFiles {
   const { pools } = file;
+  const standing = pools.filter(({ kind }) => kind === 'deployment');
   const queues = [...new Set(pools.flatMap((pool) => pool.queues.map(({ name }) => name)))];
   return {
-    'workers.yaml': pools.map((pool) => deploymentOf(pool)),
-    'scaling.yaml': pools.map((pool) => scaledObjectOf(pool, file)),
-    'disruption.yaml': pools.map((pool) => disruptionBudgetOf(pool)),
+    'workers.yaml': standing.map((pool) => deploymentOf(pool)),
+    'scaling.yaml': pools.map((pool) => (pool.kind === 'job' ? jobOf(pool, file) : scaledObjectOf(pool, file))),
+    'disruption.yaml': standing.map((pool) => disruptionBudgetOf(pool)),
     'broker-users.yaml': pools.flatMap((pool) => brokerUserOf(pool)),
     // Queues exist from the topology job on, be there a worker or none.
     'queues.env': `WARREN_PRODUCER_DECLARED_QUEUES=${queues.join(',')}\n`,
@@ -119,8 +128,40 @@ function deploymentOf(pool: Pool): Manifest {
 }
 
 /** What KEDA looks at, a queue at a time: never a regular expression, which fails on quorum queues. */
-function scaledObjectOf(pool: Pool, { tls, namespace }: PoolsFile): Manifest {
+function depthTriggers(
+  pool: Pool,
+  { tls, namespace }: PoolsFile,
+  excludeUnacknowledged: boolean,
+): readonly (readonly [queue: string, trigger: Manifest])[] {
   const names = namesOf('warren');
+  return pool.queues.map(({ name, concurrency }) => [
+    name,
+    {
+      type: 'rabbitmq',
+      metadata: {
+        // http: amqp sees ready messages alone, and takes pods away that still work.
+        protocol: 'http',
+        host: tls ? `https://warren-rabbitmq.${namespace}.svc:15671` : `http://warren-rabbitmq.${namespace}.svc:15672`,
+        vhostName: 'warren',
+        queueName: names.queue(name),
+        mode: 'QueueLength',
+        value: String(concurrency),
+        excludeUnacknowledged: String(excludeUnacknowledged),
+        timeout: '5000',
+      },
+      authenticationRef: { name: 'warren-keda-broker' },
+    },
+  ]);
+}
+
+/** Only what waits is counted: a running task has its job. */
+function jobOf(pool: Pool, file: PoolsFile): Manifest {
+  const triggers = depthTriggers(pool, file, true).map(([, trigger]) => trigger);
+  return scaledJobOf(pool, { metadata: metadataOf(pool), labels: labelsOf(pool), triggers });
+}
+
+function scaledObjectOf(pool: Pool, file: PoolsFile): Manifest {
+  const { tls, namespace } = file;
   const fallback = pool.fallbackReplicas ?? Math.max(pool.minReplicas, Math.ceil(pool.maxReplicas / 2));
   return {
     apiVersion: 'keda.sh/v1alpha1',
@@ -152,25 +193,8 @@ function scaledObjectOf(pool: Pool, { tls, namespace }: PoolsFile): Manifest {
           },
         },
       },
-      triggers: pool.queues.flatMap(({ name, concurrency }) => [
-        {
-          type: 'rabbitmq',
-          metricType: 'AverageValue',
-          metadata: {
-            // http: amqp sees ready messages alone, and takes pods away that still work.
-            protocol: 'http',
-            host: tls
-              ? `https://warren-rabbitmq.${namespace}.svc:15671`
-              : `http://warren-rabbitmq.${namespace}.svc:15672`,
-            vhostName: 'warren',
-            queueName: names.queue(name),
-            mode: 'QueueLength',
-            value: String(concurrency),
-            excludeUnacknowledged: 'false',
-            timeout: '5000',
-          },
-          authenticationRef: { name: 'warren-keda-broker' },
-        },
+      triggers: depthTriggers(pool, file, false).flatMap(([name, depth]) => [
+        { metricType: 'AverageValue', ...depth },
         {
           type: 'metrics-api',
           metricType: 'AverageValue',

@@ -7,7 +7,11 @@ const AFTER_DRAIN_SECONDS = 15;
 /** The pod's spec. */
 export function podOf(
   pool: Pool,
-  { name, labels }: { name: string; labels: Readonly<Record<string, string>> },
+  {
+    name,
+    labels,
+    env = [],
+  }: { name: string; labels: Readonly<Record<string, string>>; env?: readonly { name: string; value: string }[] },
 ): Manifest {
   const securityContext = {
     allowPrivilegeEscalation: false,
@@ -61,8 +65,9 @@ export function podOf(
           { name: 'WARREN_QUEUES', value: pool.queues.map((each) => `${each.name}:${each.concurrency}`).join(',') },
           { name: 'WARREN_WORKER_DRAIN_MS', value: String(pool.drainSeconds * 1_000) },
           { name: 'WARREN_AMQP_DECLARE_TOPOLOGY', value: 'false' },
+          ...env,
         ],
-        ports: [{ name: 'http', containerPort: 8082 }],
+        ports: [{ name: 'http', containerPort: 8082, protocol: 'TCP' }],
         securityContext,
         startupProbe: { httpGet: { path: '/livez', port: 'http' }, periodSeconds: 3, failureThreshold: 30 },
         livenessProbe: { httpGet: { path: '/livez', port: 'http' }, periodSeconds: 10, timeoutSeconds: 5 },

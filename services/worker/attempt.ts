@@ -33,6 +33,8 @@ export interface AttemptDeps {
   /** Puts a task of a type unknown here off, before any claim. Throws while Postgres is away. */
   readonly deferUnknown: (wanted: Wanted) => Promise<void>;
   readonly claim: (wanted: Wanted) => Promise<ClaimAnswer>;
+  /** Of a worker that starts only so many attempts: what is left of them. One that is not started gives its place back. */
+  readonly allowance?: Pick<Slots, 'take' | 'release'> | undefined;
   /** Who may run beside whom in this worker. */
   readonly isolation: Isolation;
   /** Writes down that an attempt starts alone; false where the claim is no longer this worker's. Throws while Postgres is away. */
@@ -88,8 +90,14 @@ export async function handleDelivery(delivery: Delivery, slots: Slots, deps: Att
       return delivery.ack();
     }
 
+    if (deps.allowance !== undefined && (await deps.allowance.take(delivery.priority)) === 'given-back') {
+      return await giveBack(delivery, invitation, deps);
+    }
     const turn = slots.take(delivery.priority);
-    if ((turn === 'slot' ? turn : await turn) === 'given-back') return await giveBack(delivery, invitation, deps);
+    if ((turn === 'slot' ? turn : await turn) === 'given-back') {
+      deps.allowance?.release();
+      return await giveBack(delivery, invitation, deps);
+    }
 
     const run = await claimAndRun(delivery, type, invitation, slots, deps);
     if (run === 'given-back') return await giveBack(delivery, invitation, deps);
@@ -139,6 +147,7 @@ async function claimAndRun(
   deps: AttemptDeps,
 ): Promise<Run | 'given-back' | undefined> {
   let isInside = false;
+  let isStarted = false;
   try {
     const entry = deps.isolation.enter();
     if ((entry === 'in' ? entry : await entry) === 'given-back') return 'given-back';
@@ -159,12 +168,14 @@ async function claimAndRun(
     if (standing !== undefined) return { type, claim, outcome: standing };
     const spans = deps.traces?.begin(type, claim, delivery);
     if (spans !== undefined) ({ claim } = spans);
+    isStarted = true;
     deps.observe.started(type, claim);
     const outcome = await (spans === undefined ? deps.run(type, claim) : spans.run(() => deps.run(type, claim)));
     deps.observe.ended(type, claim, outcome);
     spans?.ended(outcome);
     return { type, claim, outcome, spans };
   } finally {
+    if (!isStarted) deps.allowance?.release();
     if (isInside) deps.isolation.leave();
     slots.release();
   }

@@ -22,6 +22,8 @@ export interface IntakeDeps extends Omit<ConsumerDeps, 'onDelivery' | 'onQueueMi
   readonly canClaim: () => boolean;
   /** True while an operator has paused the queue. */
   readonly isQueuePaused: (queue: string) => boolean;
+  /** Told once, when this worker has done what it was started for: nothing of it is under way any more. */
+  readonly onDone: (reason: string) => void;
 }
 
 /** What to consume and how. */
@@ -32,6 +34,10 @@ export interface IntakeOptions {
   readonly prefetch: number;
   /** Milliseconds that a delivery waits for a slot before it is given back, so that another worker can start it. */
   readonly localWaitMs: number;
+  /** Attempts that this worker starts at most, of all queues together; 0: any number. */
+  readonly maxTasks: number;
+  /** Milliseconds without anything under way after which it is done; 0: never. */
+  readonly idleExitMs: number;
 }
 
 interface Line {
@@ -43,6 +49,8 @@ interface Line {
 }
 
 const LOOK_EVERY_MS = 250;
+/** Milliseconds that the broker gets to confirm that a worker with nothing left to start takes nothing more. */
+const CLOSE_WITHIN_MS = 30_000;
 const HIGHEST_PREFETCH = 65_535;
 
 const PRIORITIES = Array.from({ length: PRIORITY.highest + 1 });
@@ -53,12 +61,13 @@ interface StartsOfPriority {
 }
 
 /** Counts what is started beside what else is told of it. Ids in canonical form sort as text. */
-function countingStarts(attempt: AttemptDeps, starts: StartsOfPriority): AttemptDeps {
+function countingStarts(attempt: AttemptDeps, starts: StartsOfPriority, onStarted: () => void): AttemptDeps {
   const { observe } = attempt;
   const started: AttemptDeps['observe']['started'] = (type, claim) => {
     starts.started += 1;
     if (claim.taskId > starts.newest) starts.newest = claim.taskId;
     observe.started(type, claim);
+    onStarted();
   };
   return { ...attempt, observe: { ...observe, started } };
 }
@@ -70,12 +79,19 @@ export class Intake implements Part {
   readonly #lines: readonly Line[];
   readonly #watch: Loop;
   readonly #underWay = new Set<Promise<void>>();
-  #isDraining = false;
+  readonly #allowance: Slots | undefined;
+  #startsLeft: number;
+  #busyAtMs: number;
+  #draining: Promise<void> | undefined;
   #takesNoMore = false;
 
   constructor(deps: IntakeDeps, options: IntakeOptions) {
     this.#deps = deps;
     this.#options = options;
+    const { maxTasks } = options;
+    this.#allowance = maxTasks === 0 ? undefined : new Slots(maxTasks, () => deps.clock.monotonicMs());
+    this.#startsLeft = maxTasks === 0 ? Infinity : maxTasks;
+    this.#busyAtMs = deps.clock.monotonicMs();
     this.#lines = options.queues.map(({ name, concurrency }) => this.#createLine(name, concurrency));
     this.#watch = new Loop(
       { ...deps, round: async () => await this.#look() },
@@ -85,7 +101,7 @@ export class Intake implements Part {
 
   /** True from the moment on at which the worker takes nothing new. */
   get isDraining(): boolean {
-    return this.#isDraining;
+    return this.#draining !== undefined;
   }
 
   /** Per queue: what runs, what waits, whether the broker has our consumer. */
@@ -120,19 +136,37 @@ export class Intake implements Part {
   }
 
   async start(): Promise<void> {
+    this.#busyAtMs = this.#deps.clock.monotonicMs();
     for (const { consumer } of this.#lines) await consumer.start();
     await this.#watch.start();
   }
 
   /** Takes nothing new: cancels the consumers, waits for the broker's word, and sends away what waits for a slot. */
   async drain(deadlineMs: number): Promise<void> {
-    this.#isDraining = true;
+    this.#draining ??= this.#drainAll(deadlineMs);
+    await this.#within(this.#draining, deadlineMs);
+    // A broker that did not answer the cancel in time may still deliver: nothing of that starts.
+    this.#sendAway();
+  }
+
+  async #drainAll(deadlineMs: number): Promise<void> {
     await this.#watch.stop(deadlineMs);
     await Promise.all(this.#lines.map(async ({ consumer }) => await this.#within(consumer.cancel(), deadlineMs)));
-    // A broker that did not answer the cancel in time may still deliver: nothing of that starts.
+    this.#sendAway();
+  }
+
+  #sendAway(): void {
     this.#takesNoMore = true;
+    this.#allowance?.giveBack();
     for (const { slots } of this.#lines) slots.giveBack();
     this.#isolation.stop();
+  }
+
+  /** The last attempt that this worker starts has begun. What runs is waited for however long it takes: no deadline is over it. */
+  async #finish(reason: string): Promise<void> {
+    await this.drain(this.#deps.clock.monotonicMs() + CLOSE_WITHIN_MS);
+    await this.idle();
+    this.#deps.onDone(reason);
   }
 
   /** Resolves when every delivery that was taken is answered. */
@@ -142,7 +176,7 @@ export class Intake implements Part {
 
   /** Waits until what is under way is answered, then closes the channels. */
   async stop(deadlineMs: number): Promise<void> {
-    if (!this.#isDraining) await this.drain(deadlineMs);
+    if (!this.isDraining) await this.drain(deadlineMs);
     await this.#within(this.idle(), deadlineMs);
     await Promise.all(this.#lines.map(async ({ consumer }) => await consumer.close(deadlineMs)));
   }
@@ -153,12 +187,18 @@ export class Intake implements Part {
 
   #createLine(queue: string, concurrency: number): Line {
     const { clock, queueName } = this.#deps;
+    const { maxTasks } = this.#options;
     const slots = new Slots(concurrency, () => clock.monotonicMs());
-    const prefetch =
-      this.#options.prefetch === 0 ? Math.min(2 * concurrency, HIGHEST_PREFETCH) : this.#options.prefetch;
-    const { attempt } = this.#deps;
+    // What it will not start others shall have at once.
+    const most = maxTasks === 0 ? HIGHEST_PREFETCH : Math.min(maxTasks, HIGHEST_PREFETCH);
+    const prefetch = Math.min(this.#options.prefetch === 0 ? 2 * concurrency : this.#options.prefetch, most);
+    const attempt = { ...this.#deps.attempt, allowance: this.#allowance };
     const starts = PRIORITIES.map((): StartsOfPriority => ({ started: 0, newest: '' }));
-    const counting = starts.map((of) => countingStarts(attempt, of));
+    const onStarted = (): void => {
+      this.#startsLeft -= 1;
+      if (this.#startsLeft === 0) void this.#finish(`has run the ${maxTasks} tasks of worker.maxTasks`); // never rejects
+    };
+    const counting = starts.map((of) => countingStarts(attempt, of, onStarted));
     const consumer = new Consumer(
       {
         ...this.#deps,
@@ -176,18 +216,27 @@ export class Intake implements Part {
     return { queue, slots, consumer, starts, isPaused: false };
   }
 
-  /** Pauses queues that cannot be served, and resumes those that can again. */
+  /** Pauses queues that cannot be served, and resumes those that can again; and sees whether this worker has long had nothing to do. */
   async #look(): Promise<void> {
+    const nowMs = this.#deps.clock.monotonicMs();
+    const { idleExitMs } = this.#options;
+    if (this.#underWay.size > 0) this.#busyAtMs = nowMs;
+    else if (idleExitMs > 0 && nowMs - this.#busyAtMs >= idleExitMs) {
+      void this.#finish(`had nothing to do for the ${idleExitMs} ms of worker.idleExitMs`); // never rejects
+      return;
+    }
     const isAvailable = this.#deps.canClaim();
     const isolation = this.#isolation;
     for (const line of this.#lines) {
       const { slots, consumer } = line;
       const canClaim = isAvailable && !this.#deps.isQueuePaused(line.queue);
-      const isStuck = Math.max(slots.longestWaitMs, isolation.longestWaitMs) > this.#options.localWaitMs;
+      const waitsMs = [slots.longestWaitMs, this.#allowance?.longestWaitMs ?? 0, isolation.longestWaitMs];
+      const isStuck = Math.max(...waitsMs) > this.#options.localWaitMs;
       if (!line.isPaused && (!canClaim || isStuck)) {
         line.isPaused = true;
         // Nobody may hold work that others could start: what waits here goes back once nothing new comes.
         await consumer.pause();
+        this.#allowance?.giveBack();
         slots.giveBack();
         isolation.giveBack();
       } else if (line.isPaused && canClaim && slots.taken < slots.concurrency && !isolation.isClosed) {

@@ -194,6 +194,7 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       onServerCancel: (queue) => metrics.consumerCancels.add(1, queue),
       canClaim: () => db.isAvailable,
       isQueuePaused: (queue) => queueModes.isPaused(queue),
+      onDone: (reason) => context.requestStop(EXIT.ok, reason),
       attempt: {
         findType: (name) => registry.find(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
@@ -230,6 +231,8 @@ export async function createWorker(context: ServiceContext): Promise<Service> {
       queues: worker.queues,
       prefetch: worker.prefetch,
       localWaitMs: Math.min(worker.localWaitMs, config.amqp.ackTimeoutMs / 4),
+      maxTasks: worker.maxTasks,
+      idleExitMs: worker.idleExitMs,
     },
   );
   for (const { queue, concurrency } of intake.lines) {

@@ -150,6 +150,9 @@ describe('a fault in a manifest is found', () => {
   const pod = (document: Record<string, any>): Record<string, any> => document['spec'].template.spec;
   const worker = 'Deployment warren-worker-high';
   const scaled = 'ScaledObject warren-worker-high';
+  const job = 'ScaledJob warren-worker-video';
+  const jobContainer = (document: Record<string, any>): Record<string, any> =>
+    document['spec'].jobTargetRef.template.spec.containers[0];
   const planted: readonly (readonly [fault: RegExp, name: string, change: (document: Record<string, any>) => void])[] =
     [
       [/strategi is not in the schema/, worker, (d) => (d['spec'].strategi = {})],
@@ -186,6 +189,13 @@ describe('a fault in a manifest is found', () => {
       [/no fallback that keeps workers/, scaled, (d) => (d['spec'].fallback.replicas = 0)],
       [/slots differ/, scaled, (d) => (d['spec'].triggers[0].metadata.value = '7')],
       [/does not look at each/, 'ScaledObject warren-worker-reports', (d) => d['spec'].triggers.shift()],
+      [/does not look at each/, job, (d) => d['spec'].triggers.shift()],
+      [/repeats what Warren repeats/, job, (d) => delete d['spec'].jobTargetRef.backoffLimit],
+      [/ends running jobs when it is changed/, job, (d) => delete d['spec'].rollout],
+      [/starts jobs for what runs/, job, (d) => delete d['spec'].triggers[0].metadata.excludeUnacknowledged],
+      [/waits for ever for a task/, job, (d) => jobContainer(d)['env'].pop()],
+      [/does not end after its task/, job, (d) => jobContainer(d)['env'].splice(-2, 1)],
+      [/which is not mounted/, job, (d) => (jobContainer(d)['volumeMounts'] = [{ name: 'temp', mountPath: '/tmp' }])],
     ];
   for (const [fault, name, change] of planted) {
     testWith(kustomize, `${name}: ${fault.source}`, async () => {
@@ -206,6 +216,14 @@ describe('pools', () => {
     for (const [path, text] of files) {
       expect({ path, text: await readFile(join(ROOT, path), 'utf8') }).toEqual({ path, text });
     }
+  });
+
+  test('a pool of jobs has one slot a queue, no Deployment, and a job for each task that waits', () => {
+    const pool = { kind: 'job', name: 'video', queues: 'video:1', maxReplicas: 7 };
+    const { 'scaling.yaml': scaling, 'workers.yaml': workers } = renderPools(readPools({ pools: [pool] }));
+    expect(workers).toEqual([]);
+    expect(scaling).toEqual([expect.objectContaining({ kind: 'ScaledJob' })]);
+    expect(() => readPools({ pools: [{ ...pool, queues: 'video:2' }] })).toThrow(/one slot a queue/);
   });
 
   test('a pool is three lines; without a word about it one worker stays', () => {

@@ -87,6 +87,7 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
       onQueueMissing: async () => await Promise.resolve(),
       canClaim: () => self.canClaim,
       isQueuePaused: () => false,
+      onDone: () => undefined,
       attempt: {
         findType: (name) => types.get(name),
         deferUnknown: async (wanted) => await unstarted.defer(wanted),
@@ -119,6 +120,8 @@ export async function openIntake(work: TestWork, options: TestIntakeOptions): Pr
       queues: [{ name: 'default', concurrency: options.concurrency ?? 10 }],
       prefetch: options.prefetch ?? 0,
       localWaitMs: options.localWaitMs ?? 600_000,
+      maxTasks: 0,
+      idleExitMs: 0,
     },
   );
   const self: TestIntake = {
