@@ -30,7 +30,7 @@ export const WORKER_SETTINGS = {
   maxAbandoned: integer('Handlers that ignore their abort before the worker drains and restarts.', 10, 1, 10_000),
   drainMs: integer('Milliseconds that running attempts get at shutdown before they are aborted.', 25_000, 0, DAY_MS),
   maxTasks: integer(
-    'Attempts that a worker starts at most before it ends with exit code 0, once they have ended; 0: any number. 1 is for jobs of hours.',
+    'Attempts that a worker starts at most before it ends with exit code 0, once they have ended; 0: any number. 1 is for tasks of hours.',
     0,
     0,
     1_000_000,
