@@ -29,7 +29,7 @@ test: emit ## check, lint and run every test against a real broker and a real da
 test-long: emit ## the same, with the cases that take real time
 	@node dist/scripts/test-run.js --long $(TEST_FLAGS)
 
-test-brokers: emit ## the same, with integration on 3.10 and 4.3 or each of WARREN_TEST_AMQP_URLS, faults and chaos on the newest
+test-brokers: emit ## the same, with integration on 3.10 and 4.3 or each of WARREN_TEST_AMQP_URLS, faults and chaos on the newest, packages and image
 	@node dist/scripts/test-run.js --brokers $(TEST_FLAGS)
 
 chaos: build ## kill, freeze, cut and restart all under load, then check every invariant (CHAOS_SECONDS, CHAOS_SEED, CHAOS_BROKER)

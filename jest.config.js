@@ -1,6 +1,6 @@
 /**
- * Four projects: unit (pure logic), integration (real broker and database), faults (real processes, kills); and once, like both,
- * for what does not depend on which broker is tested.
+ * Five projects: unit (pure logic), integration (real broker and database), faults (real processes, kills); once, like both,
+ * for what does not depend on which broker is tested; and release, for what is handed out: packages and the image, built anew.
  */
 const base = {
   testEnvironment: 'node',
@@ -25,6 +25,7 @@ export default {
     },
     { ...base, displayName: 'integration', testMatch: ['<rootDir>/test/integration/**/*.test.ts'] },
     { ...base, displayName: 'once', testMatch: ['<rootDir>/test/once/**/*.test.ts'] },
+    { ...base, displayName: 'release', testMatch: ['<rootDir>/test/release/**/*.test.ts'] },
     { ...base, displayName: 'faults', testMatch: ['<rootDir>/test/faults/**/*.test.ts'] },
   ],
 };

@@ -1,6 +1,6 @@
 /**
  * `make test`: checks the sources, provides the servers, runs every test, and ends with `N passed, N failed, N skipped`.
- * `--brokers`: integration for each broker at hand, faults and chaos on the newest. `--long`: cases at real time too.
+ * `--brokers`: integration for each broker at hand, faults and chaos on the newest, and what is released. `--long`: cases at real time too.
  * `--fail-on-skip`: a skip is a failure, for machines that have every tool.
  */
 import { parseArgs } from 'node:util';
@@ -98,6 +98,11 @@ async function runAll(): Promise<void> {
         await test('integration', servers, broker);
       }
     };
+    const release = async (): Promise<void> => {
+      if (options.brokers === true || options.long === true) return await test('release', servers, brokers[0]);
+      const skipped = ['release: builds packages and the image anew, which takes minutes; `make test-brokers` does'];
+      await step('release', async () => await Promise.resolve({ ...EMPTY_TALLY, skipped }));
+    };
     const killing = async (): Promise<void> => {
       await chaos(newest, isAbsent);
       if (last !== undefined) await test('faults', servers, last);
@@ -105,6 +110,7 @@ async function runAll(): Promise<void> {
     };
     const using = async (): Promise<void> => {
       await test('once', servers, brokers[0]);
+      await release();
       await integrate();
     };
     await Promise.all([killing(), using()]);

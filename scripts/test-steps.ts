@@ -65,7 +65,7 @@ export async function runJest(
       '--maxWorkers',
       String(WORKERS[project] ?? 2),
       // Where a single test file is run, in this process, a handle left open would hang it.
-      ...(project === 'faults' || project === 'once' ? ['--forceExit'] : []),
+      ...(['faults', 'once', 'release'].includes(project) ? ['--forceExit'] : []),
       '--passWithNoTests',
       '--json',
       '--outputFile',

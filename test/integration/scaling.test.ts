@@ -13,9 +13,10 @@ const figures = async (fleet: Fleet, query = '?slo=30s&max=50'): Promise<Record<
 
 test('what runs and was acked when it was claimed counts, and so does what a worker holds unstarted', async () => {
   // Its timeout is beyond half of this: acked at the claim, and in no count of RabbitMQ's from then on.
-  const env = { WARREN_AMQP_ACK_TIMEOUT_MS: '2000', WARREN_WORKER_LOCAL_WAIT_MS: '60000' };
+  // And a quarter of it is how long a worker may hold what it cannot start.
+  const env = { WARREN_AMQP_ACK_TIMEOUT_MS: '110000', WARREN_WORKER_LOCAL_WAIT_MS: '60000' };
   await using fleet = await openFleet({ workers: 1, queues: 'default:2', env });
-  await fleet.submit(...Array.from({ length: 9 }, () => ({ input: { ms: 6_000 } })));
+  await fleet.submit(...Array.from({ length: 9 }, () => ({ input: { ms: 55_000 } })));
   await eventually(async () => {
     const { running, workers, slotsPerWorker, waiting, ready, held, slotsWanted, workersWanted } = await figures(fleet);
     expect({ running, workers, slotsPerWorker, waiting }).toEqual({
@@ -29,7 +30,10 @@ test('what runs and was acked when it was claimed counts, and so does what a wor
     // Nobody has measured how long they take: a slot for each.
     expect({ slotsWanted, workersWanted }).toEqual({ slotsWanted: 9, workersWanted: 5 });
   });
-  expect(await fleet.ended()).toMatchObject({ accepted: 9, succeeded: 9 });
+  const order = { all: true, reason: 'they have been counted' };
+  expect((await call(fleet.producer().url, 'POST', '/v1/tasks/cancel', order)).status).toBe(200);
+  await fleet.submit({ input: { ms: 4_500 } });
+  expect(await fleet.ended()).toMatchObject({ accepted: 10, succeeded: 1 });
   await eventually(async () => expect((await figures(fleet))['meanRunSeconds']).toBeGreaterThan(4));
   await eventually(async () => expect(await figures(fleet)).toMatchObject({ running: 0, waiting: 0 }));
 });

@@ -3,10 +3,12 @@
  * in base64.
  */
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { readEnvironment } from '../../shared/config/environment.ts';
 import { AMQP_URL } from '../support/broker.ts';
+import { openEmptyDatabase } from '../support/database.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
@@ -58,15 +60,26 @@ const urlWith = (url: string, change: (url: URL) => void): string => {
   return made.href;
 };
 
+/** Somebody whose password is the secret; a server that trusts loopback does not ask for it. */
+const USER = `secretive_${randomUUID().replaceAll('-', '')}`;
 let fleet: Fleet;
 beforeAll(async () => {
   fleet = await openFleet({ workers: 0, producers: 0, tasks: ['leaky'], env: SETTINGS });
+  const { database } = fleet.database;
+  await database.query({
+    text: `do $$ begin execute format('create role ${USER} login password %L in role %I', '${SECRET.postgres}', current_user); end $$`,
+  });
 });
-afterAll(async () => await fleet[Symbol.asyncDispose]());
+afterAll(async () => {
+  await fleet[Symbol.asyncDispose]();
+  await using other = await openEmptyDatabase();
+  await other.database.query({ text: `drop role ${USER}` });
+});
 
-/** The database under a password that it need not know: its answer is the same where it trusts loopback. */
+/** The database under that password. */
 const postgresUrl = (change: (url: URL) => void = () => undefined): string =>
   urlWith(fleet.database.url, (url) => {
+    url.username = USER;
     url.password = SECRET.postgres;
     change(url);
   });
