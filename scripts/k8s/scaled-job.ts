@@ -49,6 +49,7 @@ export function scaledJobOf(
       failedJobsHistoryLimit: KEPT_JOBS,
       // The default would end every running job at each change of this manifest.
       rollout: { strategy: 'gradual' },
+      // Without pendingPodConditions: a worker that runs its last task is not ready for more, and would count as one that has not begun.
       scalingStrategy: { strategy: 'accurate' },
       triggers,
     },

@@ -220,7 +220,9 @@ export class Intake implements Part {
   async #look(): Promise<void> {
     const nowMs = this.#deps.clock.monotonicMs();
     const { idleExitMs } = this.#options;
-    if (this.#underWay.size > 0) this.#busyAtMs = nowMs;
+    // Nor is it idle while nothing may start: another in its place would find the same.
+    const mayStart = this.#deps.canClaim() && this.#lines.some(({ queue }) => !this.#deps.isQueuePaused(queue));
+    if (this.#underWay.size > 0 || !mayStart) this.#busyAtMs = nowMs;
     else if (idleExitMs > 0 && nowMs - this.#busyAtMs >= idleExitMs) {
       void this.#finish(`had nothing to do for the ${idleExitMs} ms of worker.idleExitMs`); // never rejects
       return;

@@ -1,5 +1,6 @@
 /** Workers that end by themselves: after so many tasks, or where there is nothing to do. */
 import { expect, test } from '@jest/globals';
+import { call } from '../../scripts/call.ts';
 import { eventually } from '../support/eventually.ts';
 import { openFleet } from '../support/fleet.ts';
 import type { Fleet } from '../support/fleet.ts';
@@ -70,4 +71,13 @@ test('a worker that finds nothing to do ends with 0, and not while something run
   await fleet.submit({ input: { ms: 3_000 } });
   expect(await runWorkers(fleet, 1, env)).toEqual([0]);
   expect(await fleet.ended()).toMatchObject({ accepted: 1, succeeded: 1 });
+
+  // Not while its queue is paused: another in its place would find the same.
+  const { url } = fleet.producer();
+  await call(url, 'POST', '/v1/queues/default/pause', { reason: 'the disk is full' });
+  const waiting = await fleet.start('worker', env).ready();
+  await fleet.pass(3_000);
+  expect(waiting.exitCode).toBeUndefined();
+  await call(url, 'POST', '/v1/queues/default/resume');
+  expect(await waiting.exited).toBe(0);
 });
