@@ -2,15 +2,14 @@
 import { toError } from '../../shared/errors/to-error.ts';
 import { Bug, WarrenError } from '../../shared/errors/warren-error.ts';
 import type { FlowBody } from '../../shared/flows/flow-body.ts';
-import type { PlannedNested, PlannedStep, PlannedTasks } from '../../shared/flows/planned-flow.ts';
-import { arrayLiteral, run } from '../../shared/postgres/statement.ts';
-import type { ParamsOf, Queryable } from '../../shared/postgres/statement.ts';
+import type { PlannedNested, PlannedTasks } from '../../shared/flows/planned-flow.ts';
+import { run } from '../../shared/postgres/statement.ts';
+import type { Queryable } from '../../shared/postgres/statement.ts';
 import { runSplitting } from '../../shared/postgres/split.ts';
 import { inTransaction } from '../../shared/postgres/transaction.ts';
 import { Batcher } from '../../shared/resilience/batcher.ts';
-import { newId } from '../../shared/tasks/ids.ts';
-import type { OutboxRow } from '../../shared/tasks/invitation.ts';
 import type { Submission } from '../../shared/tasks/submission.ts';
+import { columnsOf } from './flow-columns.ts';
 import { inviteFreed } from './flow-invitations.ts';
 import type { Metrics } from '../../shared/observability/metrics.ts';
 import type { Tracing } from '../../shared/observability/tracing.ts';
@@ -111,12 +110,26 @@ export class FlowStarter {
     return await takeKey(tx, body, id);
   }
 
-  /** Accepts flows that hold their keys, inside a transaction. Gives what is to be done once that is committed. */
+  /**
+   * Accepts flows that hold their keys, inside a transaction. Gives what is to be done once that is committed: it publishes what starts, and
+   * says what was started.
+   */
   async accept(tx: Queryable, flows: readonly PlannedFlow[]): Promise<() => readonly StartedFlow[]> {
-    return await this.#accept(
-      tx,
-      flows.map((flow) => this.#number(flow)),
-    );
+    const { invite, holdReasonOf } = this.#deps;
+    const { params, invitations } = columnsOf(flows, (queue) => holdReasonOf(queue) !== undefined);
+    const rows = await run(tx, acceptFlows, ...params);
+    return () => {
+      const outboxId = rows.find(({ invited_by: id }) => id !== null)?.invited_by ?? undefined;
+      if (outboxId !== undefined) void invite({ id: outboxId, invitations }); // never rejects
+      inviteFreed(rows, invite);
+      const byId = new Map(rows.map((row) => [row.flow_id, row]));
+      return flows.map(({ id }) => {
+        const row = byId.get(id);
+        if (row === undefined || row.state === null || row.created_at === null)
+          throw new Bug('a flow was accepted without an answer');
+        return { kind: 'started', id, state: row.state, createdAt: row.created_at };
+      });
+    };
   }
 
   /** Of those that have no key, none is left out; one that Postgres refuses takes no other along. */
@@ -133,49 +146,6 @@ export class FlowStarter {
       },
     );
   }
-
-  #number(flow: PlannedFlow): NumberedFlow {
-    const { id, body, nested } = flow;
-    const outermost = { id, parentId: undefined, parentStep: undefined, name: body.name, onFailure: body.onFailure };
-    return {
-      flow,
-      parts: [{ ...outermost, steps: flow.steps, groups: flow.groups }, ...nested].map((part) => ({
-        ...part,
-        steps: part.steps.map((planned) => this.#numberStep(planned)),
-      })),
-    };
-  }
-
-  #numberStep(planned: PlannedStep): NumberedStep {
-    const { kind, waitsFor, delayMs, template, task } = planned;
-    const isLate =
-      delayMs !== undefined ||
-      template !== undefined ||
-      task === undefined ||
-      this.#deps.holdReasonOf(task.queue) !== undefined;
-    return {
-      planned,
-      taskId: kind === 'step' && task !== undefined ? newId<string>() : undefined,
-      begins: kind === 'step' && waitsFor === 0 ? (isLate ? 'late' : 'start') : undefined,
-    };
-  }
-
-  /** Gives what is to be done once it is committed: publishes what starts, and says what was started. */
-  async #accept(db: Queryable, flows: readonly NumberedFlow[]): Promise<() => readonly StartedFlow[]> {
-    const rows = await run(db, acceptFlows, ...columnsOf(flows));
-    return () => {
-      const outboxId = rows.find(({ invited_by: id }) => id !== null)?.invited_by ?? undefined;
-      if (outboxId !== undefined) void this.#deps.invite({ id: outboxId, invitations: invitationsOf(flows) }); // never rejects
-      inviteFreed(rows, this.#deps.invite);
-      const byId = new Map(rows.map((row) => [row.flow_id, row]));
-      return flows.map(({ flow: { id } }) => {
-        const row = byId.get(id);
-        if (row === undefined || row.state === null || row.created_at === null)
-          throw new Bug('a flow was accepted without an answer');
-        return { kind: 'started', id, state: row.state, createdAt: row.created_at };
-      });
-    };
-  }
 }
 
 function refusal(holder: string): WarrenError {
@@ -184,18 +154,6 @@ function refusal(holder: string): WarrenError {
     reason: `is held by flow ${holder}`,
     flowId: holder,
   });
-}
-
-function invitationsOf(flows: readonly NumberedFlow[]): OutboxRow['invitations'] {
-  return flows.flatMap(({ parts }) =>
-    parts
-      .flatMap(({ steps }) => steps)
-      .flatMap(({ begins, taskId = '', planned: { task } }) =>
-        begins === 'start' && task !== undefined
-          ? [{ taskId, type: task.type, queue: task.queue, priority: task.priority, generation: 1 }]
-          : [],
-      ),
-  );
 }
 
 /** Gives the flow that holds the key from now on. */
@@ -208,83 +166,4 @@ async function takeKey(tx: Queryable, { businessType = '', businessKey }: FlowBo
     if (held !== undefined) return held.flow_id;
   }
   throw new Bug('a business key changes hands too often');
-}
-
-interface NumberedStep {
-  readonly planned: PlannedStep;
-  readonly taskId: string | undefined;
-  /** `start`: its task is pending at once; `late`: its turn has come. */
-  readonly begins: 'start' | 'late' | undefined;
-}
-
-interface NumberedFlow {
-  readonly flow: PlannedFlow;
-  /** It, and the flows that are nested in it. */
-  readonly parts: readonly (Pick<PlannedNested, 'id' | 'name' | 'onFailure'> & {
-    readonly parentId: string | undefined;
-    readonly parentStep: number | undefined;
-    readonly groups?: PlannedTasks['groups'] | undefined;
-    readonly steps: readonly NumberedStep[];
-  })[];
-}
-
-/** The columns of `acceptFlows`. A column that no step uses is null, so that it costs nothing. */
-function columnsOf(flows: readonly NumberedFlow[]): ParamsOf<typeof acceptFlows> {
-  const parts = flows.flatMap(({ flow, parts: own }) => own.map((part) => ({ part, flow })));
-  const steps = parts.flatMap(({ flow, part }) => part.steps.map((step) => ({ ...step, part, flow })));
-  type Step = (typeof steps)[number];
-  const pick = <T>(read: (planned: PlannedStep) => T): T[] => steps.map(({ planned }) => read(planned));
-  const some = <T>(read: (step: Step) => T | undefined): (T | null)[] | null =>
-    steps.some((step) => read(step) !== undefined) ? steps.map((step) => read(step) ?? null) : null;
-  const nested = <T>(read: (part: (typeof parts)[number]) => T | undefined): (T | null)[] | null =>
-    parts.length === flows.length ? null : parts.map((part) => read(part) ?? null);
-  return [
-    parts.map(({ part }) => part.id),
-    parts.map(({ part }) => part.name),
-    parts.map(({ flow: { body } }) => body.businessType ?? (body.businessKey === undefined ? null : '')),
-    parts.map(({ flow }) => flow.body.businessKey ?? null),
-    parts.map(({ part }) => part.onFailure),
-    parts.map(({ flow }) => tagsOf(flow) ?? null),
-    parts.map(({ flow }) => flow.createdBy),
-    steps.map(({ part }) => part.id),
-    pick(({ step }) => step),
-    pick(({ kind }) => kind),
-    pick(({ name }) => name),
-    pick(({ member }) => member ?? null),
-    steps.map(({ taskId }) => taskId ?? null),
-    pick(({ task }) => task?.type ?? ''),
-    pick(({ task }) => task?.queue ?? ''),
-    pick(({ task }) => task?.priority ?? 0),
-    pick(({ task }) => task?.maxAttempts ?? 1),
-    pick(({ task }) => (task === undefined ? null : Buffer.from(task.input))),
-    some(({ planned }) => planned.task?.concurrencyKey),
-    some(({ planned }) => planned.task?.rateKey),
-    pick(({ waitsFor }) => waitsFor),
-    pick(({ next }) => `{${next.join(',')}}`),
-    pick(({ level }) => level),
-    some(({ planned }) => planned.onFailure),
-    some(({ planned }) => planned.undoOf),
-    some(({ planned }) => planned.delayMs),
-    some(({ planned }) => planned.signal?.name),
-    some(({ planned }) => planned.signal?.timeoutMs),
-    some(({ planned: { template } }) => (template === undefined ? undefined : arrayLiteral(template.pieces))),
-    some(({ planned: { template } }) => (template === undefined ? undefined : JSON.stringify(template.refs))),
-    some(({ planned: { kind, task } }) => (kind === 'step' || task === undefined ? undefined : JSON.stringify(task))),
-    steps.map(({ begins }) => begins ?? null),
-    steps.map(({ flow }) => flow.createdBy),
-    some(({ flow }) => flow.body.businessKey),
-    some(({ flow }) => tagsOf(flow)),
-    parts.map(({ part: { groups } }) => (groups === undefined ? null : JSON.stringify(groups))),
-    nested(({ part }) => part.parentId),
-    nested(({ part }) => part.parentStep),
-    nested(({ part, flow }) => (part.parentId === undefined ? undefined : flow.id)),
-    some(({ planned }) => planned.child),
-    flows.some(({ flow }) => flow.trace !== undefined)
-      ? parts.map(({ part, flow }) => (part.parentId === undefined ? (flow.trace ?? null) : null))
-      : null,
-  ];
-}
-
-function tagsOf({ body: { tags = [] } }: PlannedFlow): string | undefined {
-  return tags.length === 0 ? undefined : arrayLiteral(tags);
 }

@@ -56,7 +56,7 @@ export const acceptFlows = statement<
     queues: readonly string[],
     priorities: readonly number[],
     maxAttempts: readonly number[],
-    inputs: readonly (Buffer | null)[],
+    inputs: readonly (string | null)[],
     concurrencyKeys: readonly (string | null)[] | null,
     rateKeys: readonly (string | null)[] | null,
     waitsFor: readonly number[],
@@ -98,7 +98,7 @@ export const acceptFlows = statement<
     ), wanted as (
       select *, clock_timestamp() as now
         from unnest($8::uuid[], $9::int4[], $10::text[], $11::text[], $12::int4[], $13::uuid[], $14::text[], $15::text[], $16::int2[],
-                    $17::int4[], $18::bytea[], $19::text[], $20::text[], $21::int4[], $22::text[], $23::int4[], $24::text[], $25::int4[],
+                    $17::int4[], $18::text[], $19::text[], $20::text[], $21::int4[], $22::text[], $23::int4[], $24::text[], $25::int4[],
                     $26::float8[], $27::text[], $28::float8[], $29::text[], $30::text[], $31::text[], $32::text[], $33::text[], $34::text[],
                     $35::text[], $40::uuid[])
           as w (flow_id, step, kind, name, member, task_id, type, queue, priority, max_attempts, input, concurrency_key, rate_key, waits_for,
@@ -138,7 +138,7 @@ export const acceptFlows = statement<
                          concurrency_key, rate_key, flow_id, flow_step)
       select w.task_id, w.now, case when w.begins = 'start' then w.now end,
              case when w.begins = 'start' then 'pending' else 'blocked' end::task_state, w.max_attempts, w.priority, w.type, w.queue,
-             w.business_key, w.publisher, w.tags::text[], w.input, w.concurrency_key, w.rate_key, w.flow_id, w.step
+             w.business_key, w.publisher, w.tags::text[], convert_to(w.input, 'UTF8'), w.concurrency_key, w.rate_key, w.flow_id, w.step
         from wanted w
        where w.task_id is not null
        order by w.task_id

@@ -12,15 +12,15 @@ export interface ToldAttempt {
   readonly trace?: TraceText | undefined;
 }
 
-/** `taskId`, `taskType` and `attempt`; `traceId`, `flowId` and `businessKey` where there are such. */
+/** `taskId`, `attempt`, and `taskType` where it is known; `traceId`, `flowId` and `businessKey` where there are such. */
 export function attemptFacts(
   taskType: string | undefined,
   { taskId, attempt, flowId, businessKey, trace }: ToldAttempt,
 ): LogFields {
   return {
     taskId,
-    ...(taskType === undefined ? {} : { taskType }),
     attempt,
+    ...(taskType === undefined ? {} : { taskType }),
     ...(trace === undefined ? {} : { traceId: traceIdOf(trace) }),
     ...(flowId === undefined ? {} : { flowId }),
     ...(businessKey === undefined ? {} : { businessKey }),

@@ -121,7 +121,7 @@ export class FlowPlanner {
   plan(delayMs = 0): PlannedTasks {
     const steps = [...this.#forward(delayMs)];
     const undo = [...this.#drafts.values()].flatMap((draft) => this.#undoOf(draft));
-    const all = [...steps, ...undo.map((step, index) => ({ ...step, step: steps.length + index }))];
+    const all = [...steps, ...undo.map((step, index) => ({ step: steps.length + index, ...step }))];
     const { failureStep } = this.#scope.body;
     if (failureStep !== undefined) all.push(this.#failure(failureStep, all.length));
     if (this.#scope.around !== undefined) {
@@ -162,17 +162,14 @@ export class FlowPlanner {
         ...(signal === undefined ? {} : { signal }),
       };
       if (child !== undefined) return [{ ...shared, step: first, child: this.#planNested(draft, child, delay) }];
-      return templates.map((template, member) => ({
-        ...shared,
-        step: first + member,
-        ...(isGroup ? { member } : {}),
-        ...this.#task(body, isGroup ? ['steps', name, 'inputs', member] : ['steps', name, 'input'], {
-          template: template ?? this.#defaultInput(waitsFor),
-          at: ['steps', name],
-          own: undefined,
-        }),
-        ...(delay === 0 && body.delayMs === undefined ? {} : { delayMs: delay }),
-      }));
+      const taskOf = this.#taskOf(body, ['steps', name]);
+      const delayOf = delay === 0 && body.delayMs === undefined ? undefined : delay;
+      return templates.map((template, member): PlannedStep => {
+        const field = isGroup ? ['steps', name, 'inputs', member] : ['steps', name, 'input'];
+        const { task, template: made } = taskOf(template ?? this.#defaultInput(waitsFor), field);
+        const place = isGroup ? member : undefined;
+        return { step: first + member, member: place, task, template: made, delayMs: delayOf, ...shared }; // shared last: it is faster
+      });
     });
   }
 
@@ -241,11 +238,8 @@ export class FlowPlanner {
   /** The task that undoes the task `step` of a step. */
   #undoTask({ name, body: { undo } }: Draft, step: number, input: Template | undefined): PlannedTaskOf | undefined {
     if (undo === undefined) return undefined;
-    return this.#task(undo, ['steps', name, 'undo', 'input'], {
-      template: input ?? { pieces: ['', ''], refs: [{ object: step, name }] },
-      at: ['steps', name, 'undo'],
-      own: { name, step },
-    });
+    const template = input ?? { pieces: ['', ''], refs: [{ object: step, name }] };
+    return this.#taskOf(undo, ['steps', name, 'undo'], { name, step })(template, ['steps', name, 'undo', 'input']);
   }
 
   #canBeUndone(): boolean {
@@ -259,11 +253,7 @@ export class FlowPlanner {
     const about = JSON.stringify({ flowId: this.#scope.id, name: this.#scope.body.name, businessType, businessKey });
     const told = { pieces: [`${about.slice(0, -1)},"failed":`, '}'], refs: [{ failed: true as const }] };
     const field = [FAILURE_STEP, 'input'];
-    const task = this.#task(body, field, {
-      template: this.#template(field) ?? told,
-      at: [FAILURE_STEP],
-      own: undefined,
-    });
+    const task = this.#taskOf(body, [FAILURE_STEP])(this.#template(field) ?? told, field);
     return { step: number, kind: 'failure', name: FAILURE_STEP, ...task, waitsFor: 0, next: [], level: 0 };
   }
 
@@ -300,32 +290,27 @@ export class FlowPlanner {
     return draft?.isGroup === false ? { step: draft.first, ...where } : { group: name, ...where };
   }
 
-  /** The task of a step, judged by its type. */
-  #task(
+  /** A maker of the tasks of a step, whose type is judged once, however many there are. `field`: where the input of one stands. */
+  #taskOf(
     body: Pick<StepBody, 'type' | 'queue' | 'priority' | 'maxAttempts'>,
-    field: readonly PropertyKey[],
-    {
-      template,
-      at,
-      own,
-    }: {
-      readonly template: Template | PlannedStep['template'];
-      readonly at: readonly PropertyKey[];
-      readonly own: Own | undefined;
-    },
-  ): PlannedTaskOf {
+    at: readonly PropertyKey[],
+    own?: Own,
+  ): (template: Template | PlannedStep['template'], field: readonly PropertyKey[]) => PlannedTaskOf {
     const { task, type, faults } = planTask(body, this.#shared.catalog);
     for (const [code, member, reason] of faults) this.#fault(code, [...at, member], reason);
-    if (template !== undefined && template.refs.length > 0) {
-      const refs = template.refs.map((ref) => ('kind' in ref ? this.#resolve(ref, own) : ref));
-      return { task: { ...task, input: '{}' }, template: { pieces: template.pieces, refs } };
-    }
-    const input = template?.pieces[0] ?? '{}';
-    const value: unknown = JSON.parse(input);
-    for (const { field: inner, reason } of type?.checkInput?.(value) ?? []) {
-      this.#fault('input-invalid', [], reason, inner.replace(/^input/, this.#fieldOf(field)));
-    }
-    return { task: { ...task, input, ...(type === undefined ? {} : limitKeysOf(type, value)) } };
+    return (template, field) => {
+      if (template !== undefined && template.refs.length > 0) {
+        const refs = template.refs.map((ref) => ('kind' in ref ? this.#resolve(ref, own) : ref));
+        return { task: { input: '{}', ...task }, template: { pieces: template.pieces, refs } };
+      }
+      const input = template?.pieces[0] ?? '{}';
+      const value: unknown = JSON.parse(input);
+      for (const { field: inner, reason } of type?.checkInput?.(value) ?? []) {
+        this.#fault('input-invalid', [], reason, inner.replace(/^input/, this.#fieldOf(field)));
+      }
+      const keys = type === undefined ? {} : limitKeysOf(type, value);
+      return { task: { input, ...task, ...keys }, template: undefined };
+    };
   }
 
   #resolve({ kind, name, path, field }: Reference, own: Own | undefined): StoredReference {
@@ -383,7 +368,7 @@ export class FlowPlanner {
   }
 }
 
-type PlannedTaskOf = Required<Pick<PlannedStep, 'task'>> & Pick<PlannedStep, 'template'>;
+type PlannedTaskOf = Required<Pick<PlannedStep, 'task'>> & { readonly template: PlannedStep['template'] };
 
 interface Own {
   readonly name: string;

@@ -31,7 +31,7 @@ export interface PlannedTask {
   readonly rateKey?: string;
 }
 
-/** A step as it is stored. */
+/** A step as it is stored. What may be absent may be `undefined`: ten thousand are made at once, of one shape. */
 export interface PlannedStep {
   /** Its number in the flow, from 0; that of `begin` is -1. */
   readonly step: number;
@@ -39,19 +39,19 @@ export interface PlannedStep {
   readonly kind: 'step' | 'undo' | 'failure' | 'begin';
   readonly name: string;
   /** Its place in its group. */
-  readonly member?: number;
+  readonly member?: number | undefined;
   /** Absent where it is a flow, and for `begin`. */
   readonly task?: PlannedTask;
   /** The flow that it is, or that it undoes. */
   readonly child?: string;
-  readonly template?: { readonly pieces: readonly string[]; readonly refs: readonly StoredReference[] };
+  readonly template?: { readonly pieces: readonly string[]; readonly refs: readonly StoredReference[] } | undefined;
   /** Tasks, and signals, that it waits for. */
   readonly waitsFor: number;
   readonly next: readonly number[];
   readonly level: number;
   readonly onFailure?: StepBody['onFailure'];
   readonly undoOf?: number;
-  readonly delayMs?: number;
+  readonly delayMs?: number | undefined;
   readonly signal?: { readonly name: string; readonly timeoutMs?: number | undefined };
 }
 

@@ -152,6 +152,7 @@ function encodeArray(items: readonly unknown[]): string {
     literal += separator;
     separator = ',';
     if (typeof item === 'string') literal += quote(item);
+    else if (typeof item === 'number') literal += item;
     else if (item === undefined || item === null) literal += 'NULL';
     // Hex has nothing to escape but the backslash of its own prefix.
     else if (Buffer.isBuffer(item)) literal += `"\\\\x${item.toString('hex')}"`;

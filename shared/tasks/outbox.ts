@@ -2,6 +2,7 @@
  * The way from the outbox to the broker. Whoever committed an outbox row hands it to its Inviter; the row goes when the
  * broker has confirmed, and stays for the sweeper when it has not.
  */
+import { setImmediate } from 'node:timers/promises';
 import { toError } from '../errors/to-error.ts';
 import { isWarrenError } from '../errors/warren-error.ts';
 import type { Part } from '../lifecycle/part.ts';
@@ -38,6 +39,8 @@ export interface InviterOptions {
  */
 const DELETE_AFTER_MS = 100;
 const MOST_DELETED_AT_ONCE = 500;
+/** Invitations of one row that are written before anything else has its turn. */
+const SLICE = 200;
 /** Milliseconds until an invitation that the broker refused is tried again by the sweeper. */
 const RETRY_IN_MS = 2_000;
 /** Rows remembered while RabbitMQ is away; after a longer absence the older rows are due anyway. */
@@ -132,12 +135,7 @@ export class Inviter implements Part {
         if (isWarrenError(thrown, 'unroutable')) this.#deps.onQueueMissing(invitation.queue);
       }
     };
-    // The first steps of a large flow are one row: all of it at once would find the publisher's buffer full.
-    for (let at = 0; at < row.invitations.length; at += this.#options.maxInFlight) {
-      await Promise.all(
-        row.invitations.slice(at, at + this.#options.maxInFlight).map(async (each) => await publish(each)),
-      );
-    }
+    await this.#inSlices(row.invitations, publish);
     try {
       if (failed.length === 0) {
         this.#failuresInRow = 0;
@@ -163,6 +161,22 @@ export class Inviter implements Part {
       this.#deps.log.warn('outbox row not shrunk', { outboxId: row.id, err: toError(thrown) });
     }
     return false;
+  }
+
+  /**
+   * The first steps of a large flow are one row: all of it at once would find the publisher's buffer full, and nothing would leave, nor
+   * anything else happen in this process, before the last is written.
+   */
+  async #inSlices(invitations: OutboxRow['invitations'], publish: (each: Invitation) => Promise<void>): Promise<void> {
+    const size = Math.min(SLICE, this.#options.maxInFlight);
+    const most = Math.floor(this.#options.maxInFlight / size);
+    const slices: Promise<unknown>[] = [];
+    for (let at = 0; at < invitations.length; at += size) {
+      if (at > 0) await setImmediate();
+      await slices[slices.length - most];
+      slices.push(Promise.all(invitations.slice(at, at + size).map(async (each) => await publish(each))));
+    }
+    await Promise.all(slices);
   }
 
   /** Leaves what could not be sent to the sweeper at once: RabbitMQ takes messages again. Never rejects. */
