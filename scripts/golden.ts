@@ -2,13 +2,14 @@
  * `make golden`: writes every printed file anew, the golden files of the tests and the reference pages of the docs. What
  * changed is shown by `git diff`, and is reviewed like a change of an API.
  */
-import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { findRoot } from '../deploy/local-stack/stack.ts';
 import { toError } from '../shared/errors/to-error.ts';
 import { renderSchema } from './dump-schema.ts';
 import { PRINTED_FOLDERS, SCHEMA_FILE, printGoldenFiles } from './golden-files.ts';
 import { createDatabaseBeside, dropDatabaseBeside, prepareDatabase, withDatabase } from './provision.ts';
+import { writePrinted } from './write-printed.ts';
 
 const DATABASE = 'warren_golden';
 
@@ -26,14 +27,7 @@ async function main(): Promise<void> {
       console.log(`removed  ${path}`);
     }
   }
-  for (const [path, text] of files) {
-    const file = join(root, path);
-    if ((await readFile(file, 'utf8').catch(() => undefined)) === text) continue;
-    await mkdir(dirname(file), { recursive: true });
-    await writeFile(file, text);
-    console.log(`written  ${path}`);
-  }
-  console.log(`${files.size} printed files are up to date`);
+  await writePrinted(root, files);
 }
 
 async function printSchema(serverUrl: string): Promise<string> {

@@ -1,4 +1,4 @@
-/** The statements of flows. What moves a flow stands in `0022_flows.sql` and `0024_nested_flows.sql`: whoever ends a step calls it. */
+/** The statements of flows. What moves a flow stands in `0022_flows.sql`, `0024_nested_flows.sql` and `0030_flows_begin_first.sql`: whoever ends a step calls it. */
 import { sql, statement } from '../../shared/postgres/statement.ts';
 import { countInLedger, isAmong, writeOutbox } from '../../shared/tasks/beside.sql.ts';
 

@@ -14,7 +14,7 @@ create function close_phase(of_flow uuid) returns integer[] language plpgsql; --
 create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
 create function drop_flows(of_flows uuid[], because text, by_actor text) returns void language plpgsql; -- source md5 fd3ae1f9c16b601940efe5895193b4aa
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
-create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 20d1a572e038cd03658499a603be3e05
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 e24535bc2f4001ed8121b35db6077789
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fdbd24cb60d5161727bc691cb6773147
@@ -83,7 +83,7 @@ create function revive_steps(of_tasks uuid[]) returns integer language plpgsql; 
 create function set_limit(real) returns real language c; -- source md5 e703e2830656de576714f6ae6e6644c4
 create function show_limit() returns real language c; -- source md5 4fb4f2157846949abff275fdd919e00f
 create function show_trgm(text) returns text[] language c; -- source md5 5fa460cd3dddaea4458897488664413b
-create function signal_flow(of_flow uuid, signal_name text, payload bytea, sender text, swept_in interval) returns record language plpgsql; -- source md5 a568d6e79d747c31d8fae974e2aad46d
+create function signal_flow(of_flow uuid, signal_name text, payload bytea, sender text, swept_in interval) returns record language plpgsql; -- source md5 39f2a7daf77e4edcbddacba4d03070b4
 create function similarity(text, text) returns real language c; -- source md5 0739eaf3c5c05c6e8fa34eb7c5ef5a96
 create function similarity_dist(text, text) returns real language c; -- source md5 7ebb37e4139c772fe4e70dfbd55576cc
 create function similarity_op(text, text) returns boolean language c; -- source md5 8ca8555e9f0dbbb6a57da0713341ba61

@@ -619,3 +619,51 @@ test('what cannot be nested is refused, with the place and what to do', async ()
     ['a/d', undefined, 'a', ['a/b']],
   ]);
 }, 60_000);
+
+test('nothing of a nested flow starts before the flow: neither by a step cancelled by hand whose failure is ignored, nor by a signal', async () => {
+  const fleet = shared;
+  const { url } = fleet.producer();
+  const signal = async (flowId: string, name: string): Promise<number> =>
+    (await call(url, 'POST', `/v1/flows/${flowId}/signals/${name}`, {})).status;
+  const id = await start(fleet, {
+    steps: {
+      later: {
+        signal: { name: 'go' },
+        flow: {
+          name: 'later',
+          steps: {
+            a: { type, onFailure: 'ignore' },
+            b: { type, after: ['a'] },
+            asked: { type, after: ['a'], signal: { name: 'now' } },
+            timed: { type, after: ['a'], signal: { name: 'never', timeoutMs: 1 }, onFailure: 'ignore' },
+            inner: { after: ['a'], flow: { name: 'inner', steps: { c: { type } } } },
+          },
+        },
+      },
+    },
+  });
+  const later = await nestedOf(fleet, id, 'later');
+  const { taskId } = await stepOf(fleet, later, 'a');
+  expect((await call(url, 'POST', `/v1/tasks/${taskId}/cancel`, {})).body).toMatchObject({ state: 'cancelled' });
+  expect(await signal(later, 'now')).toBe(200);
+  const waiting = { a: 'cancelled', b: 'blocked', asked: 'blocked', timed: 'blocked' };
+  expect(statesOf(await get(fleet, later))).toMatchObject(waiting);
+  expect(await get(fleet, later)).toMatchObject({ state: 'pending' });
+  expect(await get(fleet, await nestedOf(fleet, later, 'inner'))).toMatchObject({ state: 'pending' });
+  const { rows: timers } = await fleet.database.database.query({
+    text: 'select step from flow_timers where flow_id = $1::uuid',
+    values: [later],
+  });
+  expect(timers).toEqual([]);
+
+  expect(await signal(id, 'go')).toBe(200);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded' });
+  expect(await get(fleet, later)).toMatchObject({ state: 'succeeded', steps: { open: 0 } });
+  expect(statesOf(await get(fleet, later))).toMatchObject({
+    a: 'cancelled',
+    b: 'succeeded',
+    asked: 'succeeded',
+    timed: 'expired',
+    inner: 'succeeded',
+  });
+});
