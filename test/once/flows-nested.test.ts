@@ -667,3 +667,30 @@ test('nothing of a nested flow starts before the flow: neither by a step cancell
     inner: 'succeeded',
   });
 });
+
+test('what is made anew does not wait for a nested flow that was retried by itself, since its failure had been ignored', async () => {
+  const fleet = shared;
+  const { url } = fleet.producer();
+  const post = async (flowId: string, what: string): Promise<number> =>
+    (await call(url, 'POST', `/v1/flows/${flowId}/${what}`, {})).status;
+  const waits = { name: 'waits', steps: { w: { type, signal: { name: 'go' } } } };
+  const id = await start(fleet, {
+    steps: {
+      extra: { flow: waits, onFailure: 'ignore' },
+      main: { flow: waits },
+      last: { type, after: ['extra', 'main'] },
+    },
+  });
+  const [extra, main] = [await nestedOf(fleet, id, 'extra'), await nestedOf(fleet, id, 'main')];
+  expect(await post(extra, 'cancel')).toBe(200);
+  expect(await post(main, 'cancel')).toBe(200);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'failed' });
+  expect(await post(extra, 'retry')).toBe(200);
+  expect(await post(main, 'retry')).toBe(200);
+  expect(statesOf(await get(fleet, id))).toMatchObject({ extra: 'running', main: 'running', last: 'blocked' });
+  expect(await post(main, 'signals/go')).toBe(200);
+  expect(await ended(fleet, id)).toMatchObject({ state: 'succeeded', steps: { open: 0 } });
+  expect(await get(fleet, extra)).toMatchObject({ state: 'running' });
+  expect(await post(extra, 'signals/go')).toBe(200);
+  expect(await ended(fleet, extra)).toMatchObject({ state: 'succeeded' });
+});

@@ -3,6 +3,8 @@
 --
 -- Until now a blocked step that was cancelled by hand let those after it start, where its failure is ignored, although its flow waited for its turn;
 -- so did a signal. Cancelled, failed or replayed then, such a flow was counted wrongly: it stayed open for ever, or could not be cancelled.
+--
+-- And what is made anew waits no more for a nested flow whose failure was ignored and that was retried by itself: that one tells nobody of its end.
 
 -- Steps of flows have ended: moves their flows on, those around them where they end, and those nested in them whose turn has come. Step -2 is
 -- none: the flow is only to end where nothing of it is open. Of a nested flow nothing starts before it begins: a blocked step that was cancelled by
@@ -201,4 +203,105 @@ begin
   select true, u.task_id, u.type, u.queue, u.priority, u.generation, u.outbox_id
     from (values (1)) as one (n)
     left join start_steps(array_fill(of_flow, array[coalesce(cardinality(ready), 0)]), coalesce(ready, '{}'), swept_in) u on true;
+end $$;
+
+-- Steps that have ended are made anew, as new tasks, blocked until what they wait for has succeeded. A nested flow that failed, and that nothing
+-- else is in the way of, goes on where it failed; any other, and those of `forced`, begins anew. Gives how many tasks were made. The flow is
+-- locked and has not ended.
+create or replace function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer
+language plpgsql as $$
+declare
+  made   record;
+  nested record;
+  ready  integer[];
+  again  integer[] := '{}';
+  total  integer;
+begin
+  if cardinality(picked) = 0 then return 0; end if;
+  perform close_letters(array(
+    select s.task_id from flow_steps s where s.flow_id = of_flow and s.step = any(picked) and s.task_id is not null), by_actor, because);
+  delete from flow_timers m where m.flow_id = of_flow and m.step = any(picked);
+  with old as (
+    select s.step, s.task_id as old_id, uuid_v7() as id from flow_steps s
+     where s.flow_id = of_flow and s.step = any(picked) and s.task_id is not null
+  ), accepted as (
+    insert into tasks (id, accepted_at, state, deadline, max_attempts, priority, type, queue, business_key, publisher, tags, input,
+                       input_file, concurrency_key, rate_key, flow_id, flow_step)
+    select o.id, clock_timestamp(), 'blocked', t.deadline, t.max_attempts, t.priority, t.type, t.queue, t.business_key, t.publisher,
+           t.tags, t.input, t.input_file, t.concurrency_key, t.rate_key, of_flow, o.step
+      from old o
+      cross join lateral (select * from tasks where id = o.old_id offset 0) t
+     order by o.id
+    returning id, type, flow_step
+  ), named as (
+    update flow_steps s
+       set task_id = a.id, why = null, earlier = s.earlier || s.task_id
+      from accepted a
+     where s.flow_id = of_flow and s.step = a.flow_step
+  )
+  select array_agg(a.id) as ids, array_agg(a.type) as types into made from accepted a;
+  total := coalesce(cardinality(made.ids), 0);
+  if total > 0 then perform count_in_ledger('accepted', made.ids, made.types); end if;
+  update flows w set steps_open = w.steps_open + total where w.id = of_flow;
+
+  for nested in
+    select s.step, s.child_id,
+           c.state in ('failed', 'cancelled') and c.started_at is not null and c.phase <> 'undo' and not s.step = any(forced)
+             and steps_to_retry(c.id, null) <> '{}' as goes_on
+      from flow_steps s
+      cross join lateral (select * from flows where id = s.child_id offset 0) c
+     where s.flow_id = of_flow and s.step = any(picked) and s.child_id is not null
+     order by s.step
+  loop
+    update flow_steps s set why = null where s.flow_id = of_flow and s.step = nested.step;
+    update flows w set steps_open = w.steps_open + 1 where w.id = of_flow;
+    if nested.goes_on then again := again || nested.step; else total := total + restart_flow(nested.child_id, by_actor, because); end if;
+  end loop;
+
+  with counted as (
+    select n.step, count(*)::integer as n
+      from flow_steps s
+      cross join unnest(s.next) as n (step)
+      cross join lateral (
+        select state from state_of_step(s.task_id, s.child_id)
+        union all
+        select f.state::text from flows f where s.kind = 'begin' and f.id = of_flow
+      ) t
+     where s.flow_id = of_flow and (s.kind = 'step' or (s.kind = 'begin' and t.state = 'pending'))
+       -- a task that has left the flow tells nobody of its end
+       and (s.task_id is null or (select w.flow_id from tasks w where w.id = s.task_id) is not null)
+       -- nor does a flow that was retried by itself, since its failure had been ignored
+       and (s.child_id is null or coalesce(s.on_failure, '') <> 'ignore' or (select w.is_awaited from flows w where w.id = s.child_id))
+       and not (t.state = 'succeeded' or (coalesce(s.on_failure, '') = 'ignore' and t.state in ('dead', 'expired', 'cancelled', 'failed')))
+     group by n.step
+  ), recounted as (
+    update flow_steps s
+       set waits_for = coalesce((select c.n from counted c where c.step = s.step), 0)
+                       + (s.signal is not null and not exists (
+                            select from flow_signals g where g.flow_id = of_flow and g.name = s.signal))::integer
+     where s.flow_id = of_flow and s.step = any(picked)
+    returning s.step, s.waits_for, s.signal, s.signal_ms
+  ), timed as (
+    insert into flow_timers (flow_id, step, at)
+    select of_flow, r.step, clock_timestamp() + r.signal_ms * interval '1 ms'
+      from recounted r
+     where r.waits_for = 1 and r.signal_ms is not null
+       and not exists (select from flow_signals g where g.flow_id = of_flow and g.name = r.signal)
+    on conflict (flow_id, step) do update set at = excluded.at
+  )
+  select coalesce(array_agg(r.step), '{}') into ready from recounted r where r.waits_for = 0;
+
+  for nested in
+    select s.step, s.child_id from flow_steps s where s.flow_id = of_flow and s.step = any(again) order by s.step
+  loop
+    if nested.step = any(ready) then
+      ready := array_remove(ready, nested.step);
+      update flows w set is_awaited = true where w.id = nested.child_id;
+      total := total + resume_flow(nested.child_id, steps_to_retry(nested.child_id, null), '{}', by_actor, because);
+    else
+      total := total + restart_flow(nested.child_id, by_actor, because);
+    end if;
+  end loop;
+  perform from start_steps(array_fill(of_flow, array[cardinality(ready)]), ready, interval '0');
+  return total;
 end $$;
