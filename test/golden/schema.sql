@@ -73,7 +73,7 @@ create function refuse_submission(code text, field text, reason text) returns vo
 create function refuse_unknown_members(value jsonb, known text[], prefix text, what text) returns void language plpgsql; -- source md5 e7070bd05892a628468d73ec1642249c
 create function refuse_unreadable(input text, state text) returns void language plpgsql; -- source md5 27bd72f09638f96cc817269c85a81fb7
 create function rejoin_flow(c flows) returns void language plpgsql; -- source md5 57e342b271fc071e2b451737ac6a89c1
-create function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 da5a1d6b0222f5b71c9a8bd78244e19c
+create function remake_steps(of_flow uuid, picked integer[], forced integer[], by_actor text, because text) returns integer language plpgsql; -- source md5 c8cea89f5aea773644afd5a1fb646a21
 create function reopen_flow(of_flow uuid, revived integer, steps integer) returns void language plpgsql; -- source md5 a85f86a6e076c0082f80091d0e69c044
 create function restart_flow(of_flow uuid, by_actor text, because text) returns integer language plpgsql; -- source md5 a55a57d5262405f1c7ac157d8e8273da
 create function result_text(of_task uuid) returns text language sql; -- source md5 a463ed8bc60dc0bb3ee8342e64cb7aaf
