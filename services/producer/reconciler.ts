@@ -49,6 +49,8 @@ const SETTLED_AFTER_MS = 60_000;
 const LONGEST_PAUSE_MS = 3_600_000;
 /** A walk may take this part of the time, however long the table. */
 const WALKING_SHARE = 0.1;
+/** While it walks it pauses after each step, for so many times what that took: a long walk at once would hold up what runs beside it. */
+const PAUSE_PER_STEP = 3;
 
 /** What a task was invited anew so far. */
 interface Again {
@@ -114,24 +116,30 @@ export function createReconciler(deps: ReconcilerDeps, { intervalMs }: Reconcile
     deps.log.info('tasks invited anew', { count: lost.length, hint });
   };
 
+  const walkStep = async (): Promise<void> => {
+    const [clockRow] = await run(deps.db, readClock);
+    if (clockRow === undefined) return;
+    const { at: now } = clockRow;
+    const settledBefore = idAtLeast(new Date(now.getTime() - SETTLED_AFTER_MS));
+    const filter = { before: idAtLeast(now), settledBefore, queues: [...provenAt.keys()], waitedMs: 0 };
+    const step = await walk.step(filter);
+    await inviteLost(step.tasks, now);
+    if (!step.isEnd) return;
+    await inviteLost((await walk.revisit(filter)).tasks, now);
+    // What this walk did not meet waits no longer.
+    again = seen;
+    seen = new Map();
+    isWalking = false;
+  };
+
   const walkSteps = async (stopping: AbortSignal): Promise<void> => {
-    const startedMs = clock.monotonicMs();
-    for (let steps = 0; steps < STEPS_PER_ROUND && isWalking && !stopping.aborted; steps += 1) {
-      const [clockRow] = await run(deps.db, readClock);
-      if (clockRow === undefined || !deps.canPublish()) break;
-      const { at: now } = clockRow;
-      const settledBefore = idAtLeast(new Date(now.getTime() - SETTLED_AFTER_MS));
-      const filter = { before: idAtLeast(now), settledBefore, queues: [...provenAt.keys()], waitedMs: 0 };
-      const step = await walk.step(filter);
-      await inviteLost(step.tasks, now);
-      if (!step.isEnd) continue;
-      await inviteLost((await walk.revisit(filter)).tasks, now);
-      // What this walk did not meet waits no longer.
-      again = seen;
-      seen = new Map();
-      isWalking = false;
+    for (let steps = 0; steps < STEPS_PER_ROUND && isWalking && !stopping.aborted && deps.canPublish(); steps += 1) {
+      const beganMs = clock.monotonicMs();
+      await walkStep();
+      const tookMs = clock.monotonicMs() - beganMs;
+      walkingMs += tookMs;
+      if (isWalking) await clock.sleep(tookMs * PAUSE_PER_STEP, stopping);
     }
-    walkingMs += clock.monotonicMs() - startedMs;
     if (isWalking) return;
     restUntilMs = clock.monotonicMs() + walkingMs / WALKING_SHARE;
     walkingMs = 0;

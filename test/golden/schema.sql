@@ -14,7 +14,7 @@ create function close_phase(of_flow uuid) returns integer[] language plpgsql; --
 create function count_in_ledger(entry text, ids uuid[], types text[]) returns void language sql; -- source md5 46ea2a28f787ef51d83fcd8963fcf028
 create function drop_flows(of_flows uuid[], because text, by_actor text) returns void language plpgsql; -- source md5 fd3ae1f9c16b601940efe5895193b4aa
 create function drop_retired_partition(part text) returns void language plpgsql; -- source md5 5d6c20b24b43df5a2ff758ebe0087bd7
-create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 e24535bc2f4001ed8121b35db6077789
+create function end_steps(of_flows uuid[], of_steps integer[], of_states text[], swept_in interval) returns record language plpgsql; -- source md5 e593831f30ee9c61a9d85439aa316862
 create function enqueue(type text, input jsonb, options jsonb) returns uuid language plpgsql; -- source md5 88b8768c510d710c4cc8fb18c7359edf
 create function enqueue(type text, input text, options jsonb) returns uuid language plpgsql; -- source md5 13c81ffe53092cdb5534a43922404e90
 create function enqueue_task(type text, input text, options jsonb, OUT id uuid, OUT duplicate boolean) returns record language plpgsql; -- source md5 fdbd24cb60d5161727bc691cb6773147
@@ -22,6 +22,7 @@ create function expire_flow_timers(most integer) returns integer language plpgsq
 create function finish_task_retirement() returns void language plpgsql; -- source md5 bfb2d2f84c18eccd0fb3f5baf31b1020
 create function flow_begins(f flows, step integer) returns boolean language sql; -- source md5 bbb2a9737aaf8761842cf784bdc1946d
 create function flow_input(of_flow uuid, of_step integer) returns bytea language plpgsql; -- source md5 6aba5df31cf8ed3bc3018ef365d4f711
+create function flow_is_plain(f flows) returns boolean language sql; -- source md5 2f43a5e4e33953a85b1a434e8f701f6b
 create function flow_reference(of_flow uuid, ref jsonb) returns text language plpgsql; -- source md5 ed81d66c38a69ff4cd74893247095d4c
 create function flow_result(of_flow uuid) returns text language plpgsql; -- source md5 76d2f305976a7b3bea8920727536102d
 create function flows_within(of_flows uuid[]) returns uuid[] language sql; -- source md5 fb2e024ace30d898506f71cc8b9faf60

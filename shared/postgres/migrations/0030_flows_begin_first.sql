@@ -6,6 +6,12 @@
 --
 -- And what is made anew waits no more for a nested flow whose failure was ignored and that was retried by itself: that one tells nobody of its end.
 
+-- True where a flow that has nothing open any more has succeeded, whatever its rules: nothing of it failed, and nobody waits for its end.
+create function flow_is_plain(f flows) returns boolean language sql immutable as $$
+  select f.parent_id is null and f.phase = 'steps' and f.steps_failed = 0 and not f.is_stopped and f.cancelled_by is null
+         and not f.is_undoing and f.finished_at is null
+$$;
+
 -- Steps of flows have ended: moves their flows on, those around them where they end, and those nested in them whose turn has come. Step -2 is
 -- none: the flow is only to end where nothing of it is open. Of a nested flow nothing starts before it begins: a blocked step that was cancelled by
 -- hand, and whose failure is ignored, lowers what waits for it, and no more. Called in the statement that ended their tasks, and read by it, else
@@ -23,6 +29,7 @@ declare
   plain         uuid[] := '{}';
   closing_flows uuid[];
   held_flows    uuid[];
+  is_clean      boolean;
   closing       uuid;
   starting      integer[];
   undoing       uuid[];
@@ -30,22 +37,29 @@ begin
   perform lock_flows(of_flows);
   loop
     -- A nested flow begins with its step -1: before that, others of it can only have been cancelled by hand.
+    is_clean := '{succeeded}' @> of_states;
     with counted as (
       update flows f
          set steps_open = f.steps_open - cardinality(array_positions(of_flows, f.id)),
              started_at = case when f.state = 'pending' and not flow_begins(f, of_steps[array_position(of_flows, f.id)]) then f.started_at
                                else coalesce(f.started_at, clock_timestamp()) end,
-             state = case when f.state = 'pending' and flow_begins(f, of_steps[array_position(of_flows, f.id)]) then 'running' else f.state end
+             -- as `close_phase` does, of what there is nothing to be found out about
+             finished_at = case when is_clean and flow_is_plain(f) and f.steps_open = cardinality(array_positions(of_flows, f.id))
+                                then clock_timestamp() else f.finished_at end,
+             state = case when is_clean and flow_is_plain(f) and f.steps_open = cardinality(array_positions(of_flows, f.id)) then 'succeeded'
+                          when f.state = 'pending' and flow_begins(f, of_steps[array_position(of_flows, f.id)]) then 'running'
+                          else f.state end
        where f.id = any(of_flows)
-      returning f.id, f.steps_open, f.parent_id is not null and f.state = 'pending' as is_held
+      returning f.id, f.steps_open, f.parent_id is not null and f.state = 'pending' as is_held,
+                f.parent_id is null and f.finished_at is not null as is_over
     )
-    select coalesce(array_agg(c.id order by c.id) filter (where c.steps_open = 0), '{}'),
+    select coalesce(array_agg(c.id order by c.id) filter (where c.steps_open = 0 and not c.is_over), '{}'),
            coalesce(array_agg(c.id) filter (where c.is_held), '{}')
       into closing_flows, held_flows
       from counted c;
 
     -- What failed, and what its flow does about it.
-    if not '{succeeded}' @> of_states then
+    if not is_clean then
       for failing in
         select f.id, count(*) as n, bool_or(coalesce(s.on_failure, f.on_failure) <> 'continue') as stops,
                array_agg(s.step) as steps, (array_agg(s.name || ' is ' || e.state order by s.step))[1] as because
