@@ -38,14 +38,14 @@ function countsOf(flow: View, noun = 'tasks'): string {
 export function renderFlows(items: readonly View[], { io, paint }: Shown): string {
   const now = io.clock.now();
   return renderTable(
-    ['ID', 'NAME', 'STATE', 'STARTED', 'ABOUT', 'TASKS'],
+    ['ID', 'NAME', 'STATE', 'STARTED', 'ABOUT', 'STEPS'],
     items.map((flow) => [
       textAt(flow, 'id') ?? '',
       textAt(flow, 'name') ?? '',
       stateCell(textAt(flow, 'state') ?? ''),
       renderAge(textAt(flow, 'createdAt') ?? '', now),
       [textAt(flow, 'businessType'), textAt(flow, 'businessKey')].filter((part) => part !== undefined).join(' '),
-      countsOf(flow),
+      countsOf(flow, 'steps'),
     ]),
     { paint, columns: io.stdout.columns },
   );

@@ -62,7 +62,8 @@ export async function renderSubmission(type: string, options: SubmitOptions, io:
 
 /** The bytes of a JSON document, from a file; `-` is standard input. Throws exit 2 and 65 as `renderSubmission`. */
 export async function readJsonFile(file: string, io: CliIo): Promise<Buffer> {
-  return checkInput(await readBytes({ inputFile: file }, io));
+  const whole = file === '-' ? 'standard input' : JSON.stringify(file);
+  return checkJson(await readBytes({ inputFile: file }, io), { title: `${whole} is not valid JSON.` });
 }
 
 /** The input's bytes as they were given; `{}` where none was. Throws exit 2 and 65 as `renderSubmission`. */
@@ -70,7 +71,8 @@ export async function readInput(options: Pick<SubmitOptions, 'input' | 'inputFil
   if (options.input !== undefined && options.inputFile !== undefined) {
     throw usageError('Give --input or --input-file, not both.');
   }
-  return checkInput(await readBytes(options, io));
+  const hint = `Quote it for the shell, such as --input '{"rows": 10}', or use --input-file.`;
+  return checkJson(await readBytes(options, io), { title: 'The input is not valid JSON.', field: 'input', hint });
 }
 
 async function readBytes({ input, inputFile }: Pick<SubmitOptions, 'input' | 'inputFile'>, io: CliIo): Promise<Buffer> {
@@ -86,15 +88,12 @@ async function readBytes({ input, inputFile }: Pick<SubmitOptions, 'input' | 'in
 }
 
 /** Refuses what is not one JSON value: `1,"priority":9` would otherwise become a member of the body. */
-function checkInput(bytes: Buffer): Buffer {
+function checkJson(
+  bytes: Buffer,
+  told: { readonly title: string; readonly field?: string; readonly hint?: string },
+): Buffer {
   const refuse = (reason: string): never => {
-    throw new CliError(EXIT_CODES.badData, {
-      code: 'body-invalid',
-      title: 'The input is not valid JSON.',
-      field: 'input',
-      reason,
-      hint: `Quote it for the shell, such as --input '{"rows": 10}', or use --input-file.`,
-    });
+    throw new CliError(EXIT_CODES.badData, { code: 'body-invalid', reason, ...told });
   };
   if (!isUtf8(bytes)) return refuse('is not UTF-8');
   try {

@@ -1,6 +1,5 @@
 /** Checks a step that a running step adds, and makes templates of its inputs. Pure. */
 import type { ErrorCode } from '../errors/catalogue.ts';
-import { MOST_ADDED } from '../tasks/add-step.ts';
 import { checkBySchema } from '../tasks/check-by-schema.ts';
 import { readTree, TreeTooLarge } from '../tasks/json-tree.ts';
 import type { JsonNode } from '../tasks/json-tree.ts';
@@ -58,9 +57,6 @@ export function readAddedStep(name: unknown, text: string, limits: FlowLimits): 
   const { input, inputs, after = [], ...spec } = parsed.value;
   if (input !== undefined && inputs !== undefined) {
     return refused('field-invalid', 'inputs', 'must not be given together with input');
-  }
-  if ((inputs?.length ?? 0) > MOST_ADDED) {
-    return refused('field-invalid', 'inputs', `are ${inputs?.length ?? 0}; ${MOST_ADDED} are added at once at most`);
   }
   const tree = readTree(text);
   const read = readMembers(tree, input === undefined ? inputs?.length : undefined, limits);

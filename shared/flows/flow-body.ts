@@ -1,6 +1,7 @@
 /** What a flow is asked for as, over HTTP: plain JSON, a graph of steps by their names. */
 import { z } from 'zod';
 import { isStorableText } from '../text/storable.ts';
+import { MOST_MEMBERS } from '../tasks/add-step.ts';
 import { jsonObject } from '../tasks/check-by-schema.ts';
 import { submissionBody } from '../tasks/submission-body.ts';
 
@@ -50,6 +51,7 @@ const stepShape = {
   type: type.optional().describe('The task type. A step has this or `flow`.'),
   inputs: z
     .array(jsonObject)
+    .max(MOST_MEMBERS, `must be at most ${MOST_MEMBERS} inputs at once`)
     .optional()
     .describe(
       'In place of input: a group, one task for each; 0 to 10 000. Of none: steps of the flow may add some while they run.',

@@ -167,8 +167,8 @@ export class FlowPlanner {
       return templates.map((template, member): PlannedStep => {
         const field = isGroup ? ['steps', name, 'inputs', member] : ['steps', name, 'input'];
         const { task, template: made } = taskOf(template ?? this.#defaultInput(waitsFor), field);
-        const place = isGroup ? member : undefined;
-        return { step: first + member, member: place, task, template: made, delayMs: delayOf, ...shared }; // shared last: it is faster
+        const own = isGroup ? member : undefined;
+        return { step: first + member, member: own, task, template: made, delayMs: delayOf, ...shared };
       });
     });
   }

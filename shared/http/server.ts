@@ -260,7 +260,7 @@ function guard(app: App, options: HttpServerOptions): void {
     if (isOpen === true) return done();
     try {
       // Of the socket: what a header says of it, anybody can write.
-      request.actor = { address: plainAddress(request.ip), ...authenticate(request.headers) };
+      request.actor = { ...authenticate(request.headers), address: plainAddress(request.ip) };
       checkRole(request.actor, role);
     } catch (thrown) {
       return done(toError(thrown));

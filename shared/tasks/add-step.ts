@@ -39,5 +39,5 @@ export interface AddedSteps {
 /** See `TaskContext.addStep`. */
 export type AddStep = (name: string, options: AddStepOptions) => Promise<AddedSteps>;
 
-/** Members that are added at once at most. */
-export const MOST_ADDED = 10_000;
+/** Members of a group that are made at once at most: with its flow, or added by one call. */
+export const MOST_MEMBERS = 10_000;

@@ -326,7 +326,7 @@ describe('what cannot be added is refused by name, and the handler may go on', (
       [{ ...x, input: { n: 2 ** 60 } }, 'number-not-exact', 'input.n', /as a string/],
       [{ ...x, input: deep(64) }, 'body-too-large', 'input', /deeper than 64/],
       [{ ...x, length: 262_144 }, 'body-too-large', 'input', /more than 262144/],
-      [{ ...x, pieces: 10_001 }, 'field-invalid', 'inputs', /10000 are added at once/],
+      [{ ...x, pieces: 10_001 }, 'field-invalid', 'inputs', /must be at most 10000 inputs at once/],
       [{ ...x, after: ['split', 'no'] }, 'field-invalid', 'after[1]', /no step that is in this flow/],
       [{ ...x, after: ['x'] }, 'field-invalid', 'after[0]', /no step that is in this flow/],
       [{ ...x, after: ['joined'] }, 'field-invalid', 'after', /circle/],

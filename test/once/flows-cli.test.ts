@@ -35,6 +35,12 @@ test('a flow is checked, started, followed, drawn, signalled, listed and cancell
       .map((line) => (line.split(/ {2,}/)[0] === '' ? line.trimStart().split(/ {2,}/)[0] : line.split(/ {2,}/)[0])),
   ).toEqual(['STEP', 'check', '└ create', '└ notify', '└ count', '└ many', '']);
   expect((await run('list')).stderr).toContain('Nothing found.');
+  const broken = join(folder, 'broken.json');
+  await writeFile(broken, '{"name": oops}');
+  expect(await run('start', broken)).toMatchObject({
+    exitCode: 65,
+    stderr: `error: ${JSON.stringify(broken)} is not valid JSON. (body-invalid)\n  reason  is no JSON\n`,
+  });
 
   const started = await run('start', file, '--business-key', 'user-123');
   expect(started).toMatchObject({
@@ -56,6 +62,7 @@ test('a flow is checked, started, followed, drawn, signalled, listed and cancell
   expect(shown).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/6 of 6 tasks ended/) });
   expect(shown.stdout).toMatch(/└ count +succeeded +flow\.step +after create, notify/);
   expect(shown.stdout).toMatch(/└ many +2 succeeded/);
+  expect((await run('list')).stdout).toMatch(/STEPS\n.* 6 of 6 steps ended/);
   expect((await run('signal', id, 'approved')).stdout).toBe('It came before; that one counts.\n');
   expect((await run('signal', id, 'other')).exitCode).not.toBe(0);
   expect((await run('list', '--state', 'succeeded', '--business-key', 'user-123')).stdout).toMatch(/coupon +succeeded/);

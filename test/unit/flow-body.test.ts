@@ -17,6 +17,13 @@ const STEP_MEMBERS =
 const TASK_MEMBERS = 'is not known here; allowed are type, input, queue, priority, maxAttempts';
 const NAME = 'must be a letter, then letters, digits, "_", "." or "-"; at most 100';
 
+test('a group has ten thousand members at most', () => {
+  const group = (members: number): string =>
+    steps(`"a":{${STEP},"inputs":[${Array.from({ length: members }, () => '{}').join(',')}]}`);
+  expect(faultsOf(group(10_000))).toEqual([]);
+  expect(faultsOf(group(10_001))).toEqual([['steps.a.inputs', 'must be at most 10000 inputs at once']]);
+});
+
 test.each([
   ['a step called __proto__', steps(`"__proto__":{${STEP}}`), 'steps.__proto__', NO_NAME],
   ['such a step beside another', steps(`"a":{${STEP}},"__proto__":{${STEP}}`), 'steps.__proto__', NO_NAME],

@@ -65,9 +65,9 @@ export async function acceptSubmission(
     throw refusal([{ code: 'field-invalid', field, reason }], metrics);
   }
   const asked: Submission = {
-    publisher,
     ...checked.submission,
     ...(delayMs === undefined ? {} : { delayMs }),
+    publisher,
     ...(idempotency === undefined ? {} : { idempotency }),
     ...(trace === undefined ? {} : { trace }),
   };

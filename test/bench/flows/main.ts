@@ -1,8 +1,8 @@
 /**
  * `make bench-flows`: what it costs that tasks wait for each other, against as many plain ones in the same run: chains of ten against
  * batches of ten, a request each, and a chord (a group and the step that joins it) against batches of 500. BENCH_TASKS says how many tasks
- * (default 10 000), BENCH_ROUNDS how many rounds (5); the rounds alternate, and half of one goes before them, so that compilers have ended. Time runs from the first
- * request to the last end, while one producer and one worker run. Prints each aim as `aim …: met` or
+ * (default 10 000), BENCH_ROUNDS how many rounds (5); the rounds alternate, and half of one goes before them, so that compilers have ended.
+ * Time runs from the first request to the last end, while one producer and one worker run. Prints each aim as `aim …: met` or
  * `aim …: missed`; a missed one is exit 1.
  */
 import { cpus } from 'node:os';
