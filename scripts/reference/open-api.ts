@@ -155,6 +155,7 @@ function taskDeps(metrics: Metrics): TaskRoutesDeps {
     batchBytes: MESSAGE_LIMITS.bodyBytes,
     inputs: { isLarge: never, keep: never },
     storeInput: never,
+    finder: { find: never },
     estimates: { finishOf: never, startOf: never },
     follower: { whenEnded: never, isFull: false },
     maxWaitSeconds: 30,

@@ -53,6 +53,7 @@ import { createRetention } from './retention.ts';
 import { createReadyOf, Scaling } from './scaling.ts';
 import { createScheduler } from './scheduler.ts';
 import { Submitter } from './submit.ts';
+import { TaskFinder } from './task-finder.ts';
 
 /** Bodies of a batch, in bodies of one task. */
 const BATCH_FACTOR = 32;
@@ -88,6 +89,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
   metrics.outboxInvitations.readFrom(() => waitingInOutbox);
   metrics.outboxMaxInvitations.set(producer.outboxMaxRows);
   const figures = new FleetFigures(loops, { name: 'fleet' });
+  const finder = new TaskFinder(db);
 
   const estimates = new Estimates({
     db,
@@ -181,7 +183,7 @@ export async function createProducer(context: ServiceContext): Promise<Service> 
       ],
       addRoutes: (app) => {
         const followed = { estimates, follower, maxWaitSeconds: following.maxWaitSeconds };
-        const submitted = { submit, storeInput, inputs, limits, batchBytes: flowBytes };
+        const submitted = { submit, storeInput, inputs, finder, limits, batchBytes: flowBytes };
         registerTaskRoutes(app, { db, log, catalog, metrics, invite, isOutboxFull, ...submitted, ...followed });
         registerFlowRoutes(app, { ...flows, catalog, isOutboxFull, starter, limits, flowBytes });
         registerScheduleRoutes(app, schedules);

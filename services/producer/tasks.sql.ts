@@ -30,9 +30,9 @@ export const listedColumns = {
   trace: 'text?',
 } as const;
 
-/** One task with what stands beside it. Indexes: primary keys, dead_letters_open_task, files_task. */
-export const readTask = statement<[id: string]>()({
-  name: 'read_task',
+/** Tasks with what stands beside each, in no order. Indexes: primary keys, dead_letters_open_task, files_task. */
+export const readWholeTasks = statement<[ids: readonly string[]]>()({
+  name: 'read_whole_tasks',
   text: sql`
     select t.id, t.state::text as state, t.type, t.queue, t.priority, t.generation, t.attempt, t.failures,
            t.max_attempts, t.lost_attempts, t.accepted_at, t.invited_at, t.run_at, t.deadline, t.started_at,
@@ -45,15 +45,15 @@ export const readTask = statement<[id: string]>()({
            f.bytes as result_file_bytes, f.sha256 as result_file_sha256,
            n.id as input_file, n.bytes as input_file_bytes, n.sha256 as input_file_sha256, t.flow_id, s.name as step_name,
            case when s.task_id = t.id then s.why end as step_why
-      from tasks t
+      from unnest($1::uuid[]) as wanted (id)
+      cross join lateral ${oneById(sql`*`, sql`wanted.id`)} t
       left join progress p on p.task_id = t.id and p.attempt = t.attempt and t.state = 'running'
       left join cancel_requests c on c.task_id = t.id and t.state = 'running'
       left join dead_letters d on d.task_id = t.id and d.state in ('open', 'replaying')
       left join files f on f.task_id = t.id and f.attempt = t.attempt and f.kind = 'result' and t.state = 'succeeded'
                        and f.stored_at is not null and f.doomed_at is null
       left join files n on n.id = t.input_file and n.doomed_at is null
-      left join flow_steps s on s.flow_id = t.flow_id and s.step = t.flow_step
-     where t.id = $1::uuid`,
+      left join flow_steps s on s.flow_id = t.flow_id and s.step = t.flow_step`,
   columns: {
     ...listedColumns,
     input: 'bytea',

@@ -1,8 +1,6 @@
 /** Finds tasks and lists them, newest first, with a bound on what one request may look at. */
 import type { Queryable, RowOf } from '../../shared/postgres/statement.ts';
 import type { Transactional } from '../../shared/postgres/transaction.ts';
-import { findAttempts } from '../../shared/tasks/attempts.ts';
-import type { AttemptRow } from '../../shared/tasks/attempts.ts';
 import { encodeParameter, run } from '../../shared/postgres/statement.ts';
 import type { Sql } from '../../shared/postgres/statement.ts';
 import { stateOf } from '../../shared/tasks/state-machine.ts';
@@ -10,7 +8,7 @@ import type { TaskState } from '../../shared/tasks/state-machine.ts';
 import type { LookedAt } from './outlook.ts';
 import { conditionOf, idRangeOf, isDeep, wholeTextsOf } from './task-filter.ts';
 import type { TaskFilter } from './task-filter.ts';
-import type { listedColumns } from './tasks.sql.ts';
+import type { listedColumns, readWholeTasks } from './tasks.sql.ts';
 import {
   countTagged,
   endOfWalk,
@@ -19,7 +17,6 @@ import {
   pageIdsOfClaims,
   pageIdsOfDeadLetters,
   pageIdsOfDue,
-  readTask,
   someIdsByTag,
   tasksOnTheWalk,
   tasksThatFit,
@@ -28,7 +25,7 @@ import {
 /** A row of a list. */
 export type TaskRow = RowOf<typeof listedColumns>;
 /** A whole task. */
-export type WholeTaskRow = RowOf<typeof readTask.columns>;
+export type WholeTaskRow = RowOf<typeof readWholeTasks.columns>;
 
 /** Where a page begins and how long it is. */
 export interface PageRequest {
@@ -47,8 +44,6 @@ export interface TaskPage {
   readonly isPartial: boolean;
 }
 
-/** Attempts that are shown of one task. */
-const MOST_ATTEMPTS = 200;
 /** Tasks that one request looks at: some 20 ms where none of them fits. */
 const MOST_LOOKED_AT = 20_000;
 /** Tasks that one statement looks at. */
@@ -64,19 +59,6 @@ const COMMON_SHARE = 0.004;
 const DEEP_CHUNK = 100;
 /** Milliseconds after which a page is partial, however few were looked at. */
 const WITHIN_MS = 2_000;
-
-/** A whole task with its attempts, oldest first; `undefined` where there is none. */
-export async function findTask(
-  db: Queryable,
-  id: string,
-): Promise<{ readonly task: WholeTaskRow; readonly attempts: readonly AttemptRow[] } | undefined> {
-  const [task] = await run(db, readTask, id);
-  if (task === undefined) return undefined;
-  // Only attempts that did not succeed have rows, and only once they ended.
-  const isAtFirst = task.attempt === 1 && (task.state === 'succeeded' || task.state === 'running');
-  const attempts = task.attempt === 0 || isAtFirst ? [] : await findAttempts(db, id, MOST_ATTEMPTS);
-  return { task, attempts: attempts.toReversed() };
-}
 
 /** The tasks with these ids, as a list shows them. Throws as `Queryable.query`. */
 export async function readTasks(db: Queryable, ids: readonly string[]): Promise<readonly TaskRow[]> {

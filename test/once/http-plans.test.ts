@@ -26,7 +26,7 @@ import {
   pageIdsByExternalId,
   pageIdsOfDeadLetters,
   pageIdsOfDue,
-  readTask,
+  readWholeTasks,
   someIdsByTag,
   walkTasks,
 } from '../../services/producer/tasks.sql.ts';
@@ -66,7 +66,7 @@ const PLANS: readonly (readonly [Pick<Statement<readonly unknown[], Columns>, 'n
   [pageIdsOfDue, 'due_pkey'],
   [pageIdsOfDeadLetters, 'dead_letters_task'],
   [filterTasks, 'tasks_default_pkey'],
-  [readTask, 'tasks_default_pkey'],
+  [readWholeTasks, 'tasks_default_pkey'],
   [readAttempts, 'attempts_pkey'],
   [cancelTasks, 'tasks_default_pkey'],
   [editTasks, 'tasks_default_pkey'],

@@ -30,6 +30,7 @@ import { registerScheduleRoutes } from '../../services/producer/http/schedules.r
 import { registerRetentionRoutes } from '../../services/producer/http/retention.routes.ts';
 import { registerScalingRoutes } from '../../services/producer/http/scaling.routes.ts';
 import { registerQueueRoutes } from '../../services/producer/http/queues.routes.ts';
+import { TaskFinder } from '../../services/producer/task-finder.ts';
 import { registerTaskRoutes } from '../../services/producer/http/tasks.routes.ts';
 import { readRules } from '../../services/producer/retention-rules.ts';
 import { Scaling } from '../../services/producer/scaling.ts';
@@ -167,6 +168,7 @@ export async function openTaskApi(
           limits: DEFAULT_LIMITS,
           batchBytes: DEFAULT_LIMITS.messageBytes * 32,
           inputs: openInputs(db.database),
+          finder: new TaskFinder(db.database),
           storeInput: async (submission) => await Promise.resolve(submission),
           submit: async (submission) => await submitter.submit(submission),
           invite: async (row) => await Promise.resolve(invited.push(row) > 0),

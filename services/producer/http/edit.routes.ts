@@ -17,7 +17,7 @@ import { sliceMember } from '../../../shared/tasks/json.ts';
 import type { Catalog } from '../../../shared/tasks/type-catalog.ts';
 import { editTask, typeOf } from '../edit.ts';
 import type { EditDeps, NewInput, TaskChanges } from '../edit.ts';
-import { findTask } from '../tasks.ts';
+import type { TaskFinder } from '../task-finder.ts';
 import { editBody, editHeaders } from './many.schema.ts';
 import { renderTask } from './task-view.ts';
 import { idOf } from './ids.ts';
@@ -30,6 +30,7 @@ export type CatalogOfEdits = Catalog & { refreshAfterMiss(): Promise<void> };
 export interface EditRouteDeps extends EditDeps {
   readonly log: Logger;
   readonly catalog: CatalogOfEdits;
+  readonly finder: Pick<TaskFinder, 'find'>;
   readonly limits: SubmissionLimits;
   /** Keeps inputs that are too large for their row. */
   readonly inputs: Pick<InputStore, 'isLarge' | 'keep'>;
@@ -37,7 +38,7 @@ export interface EditRouteDeps extends EditDeps {
 
 /** Adds the route. */
 export function addEditRoute(app: App, deps: EditRouteDeps): void {
-  const { db, limits, log } = deps;
+  const { finder, limits, log } = deps;
   app.patch(
     '/v1/tasks/:id',
     {
@@ -67,7 +68,7 @@ export function addEditRoute(app: App, deps: EditRouteDeps): void {
       const isChanged = await editTask(deps, taskId, { changes, generation, actor, reason: parsed.value.reason });
       if (isChanged)
         log.info('task edited', { taskId, actor: actor.name, role: actor.role, members: namesOf(changes) });
-      const found = await findTask(db, taskId);
+      const found = await finder.find(taskId);
       if (found === undefined) throw new WarrenError('task-not-found', { taskId });
       await sendJson(reply, renderTask(found.task, found.attempts), { etag: etagOf(found.task.generation) });
     },

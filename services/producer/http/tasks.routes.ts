@@ -19,7 +19,8 @@ import type { EditDeps } from '../edit.ts';
 import type { Estimates } from '../estimates.ts';
 import { retryAfterSeconds } from '../outlook.ts';
 import { claimBatchKey } from '../repeats.ts';
-import { findTask, listTasks, lookAt, readTasks } from '../tasks.ts';
+import type { TaskFinder } from '../task-finder.ts';
+import { listTasks, lookAt, readTasks } from '../tasks.ts';
 import { splitBatch, spreadDelayMs } from './batch-body.ts';
 import { addEditRoute } from './edit.routes.ts';
 import type { EditRouteDeps } from './edit.routes.ts';
@@ -58,6 +59,7 @@ export interface TaskRoutesDeps extends SubmissionDeps, WaitDeps, Omit<EditDeps,
   /** Bytes of the body of a batch. */
   readonly batchBytes: number;
   readonly inputs: EditRouteDeps['inputs'];
+  readonly finder: Pick<TaskFinder, 'find'>;
   readonly catalog: Pick<TypeCatalog, 'find' | 'hasQueue' | 'refreshAfterMiss' | 'types' | 'queues'>;
 }
 
@@ -213,9 +215,9 @@ function addGet(app: App, deps: TaskRoutesDeps): void {
 async function renderStanding(
   reply: { header(name: string, value: string): unknown },
   taskId: string,
-  { db, estimates }: TaskRoutesDeps,
+  { finder, estimates }: TaskRoutesDeps,
 ): Promise<string> {
-  const found = await findTask(db, taskId);
+  const found = await finder.find(taskId);
   if (found === undefined) throw new WarrenError('task-not-found', { taskId });
   const { task, attempts } = found;
   const seen = lookAt(task);
