@@ -16,7 +16,7 @@ import type { TestBroker, TestServers } from './test-servers.ts';
 
 /** Milliseconds after which a step is held to hang. */
 const CHECK_WITHIN_MS = 5 * 60_000;
-const TESTS_WITHIN_MS = 25 * 60_000;
+const TESTS_WITHIN_MS = 45 * 60_000;
 const LONG_TESTS_WITHIN_MS = 60 * 60_000;
 /** A run whose faults are always the same; `make chaos` draws others. */
 const CHAOS = { CHAOS_SECONDS: '60', CHAOS_SEED: '2026', CHAOS_RATE: '15' } as const;

@@ -11,8 +11,8 @@ const SHOWN_LINES = 60;
 /** Settings of a developer's shell must not change what is tested. */
 const NOT_HANDED_ON = /^(AMQP_URL|DATABASE_URL|MANAGEMENT_URL|PG[A-Z]+|WARREN_(?!TEST_|STACK_|RABBITMQ43_).*)$/;
 
-/** Test files of a project at once. What starts processes waits for them most of the time; what kills them wants to be on time. */
-const WORKERS: Readonly<Record<string, number>> = { once: 3 };
+/** Test files of a project at once. Two projects run at a time, so that is four fleets: with more, what kills or waits is late on two cores. */
+const WORKERS = 2;
 
 /** Exit code of a program that could not do its checks here; its log says what is missing. */
 const CANNOT_RUN = 2;
@@ -63,7 +63,7 @@ export async function runJest(
       '--selectProjects',
       project,
       '--maxWorkers',
-      String(WORKERS[project] ?? 2),
+      String(WORKERS),
       // Where a single test file is run, in this process, a handle left open would hang it.
       ...(['faults', 'once', 'release'].includes(project) ? ['--forceExit'] : []),
       '--passWithNoTests',

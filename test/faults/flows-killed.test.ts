@@ -31,21 +31,27 @@ async function submitFlows(fleet: Fleet, count: number, flow: Readonly<Record<st
 async function killAt(fleet: Fleet, counts: readonly number[]): Promise<void> {
   const { database } = fleet.database;
   for (const [victim, count] of counts.entries()) {
-    const { pid } = fleet.worker(victim);
+    const worker = fleet.worker(victim);
+    const look = async (): Promise<{ readonly succeeded: number; readonly held: number }> => {
+      const { rows } = await database.query({
+        text: `select (select count(*)::int4 from tasks where state = 'succeeded') as succeeded,
+                      (select count(*)::int4 from tasks t join leases l using (worker) where l.pid = $1 and t.state = 'running') as held`,
+        values: [worker.pid],
+      });
+      return rows[0] as { readonly succeeded: number; readonly held: number };
+    };
     await eventually(
       async () => {
-        const { rows } = await database.query({
-          text: `select (select count(*)::int4 from tasks where state = 'succeeded') as succeeded,
-                        (select count(*)::int4 from tasks t join leases l using (worker) where l.pid = $1 and t.state = 'running') as held`,
-          values: [pid],
-        });
-        const [{ succeeded, held }] = rows as [{ readonly succeeded: number; readonly held: number }];
-        expect(succeeded).toBeGreaterThanOrEqual(count);
-        expect(held).toBeGreaterThan(0);
+        expect((await look()).succeeded).toBeGreaterThanOrEqual(count);
+        // What it holds once it stands still it cannot settle any more, however long the look takes.
+        worker.freeze();
+        if ((await look()).held > 0) return;
+        worker.thaw();
+        throw new Error(`${worker.name} holds nothing`);
       },
       { withinMs: 60_000, everyMs: 20 },
     );
-    await fleet.worker(victim).kill();
+    await worker.kill();
   }
 }
 
