@@ -115,12 +115,12 @@ test('overlap: skip, queue, cancelRunning', async () => {
 
   await create(fleet, { everyMs: 1_000, task: slow });
   const skipped = await decided(fleet, 2, ({ state }) => state === 'started');
-  expect(skipped.map(({ state, why }) => why ?? state).slice(0, 4)).toEqual([
-    'started',
-    'overlap',
-    'overlap',
-    'started',
-  ]);
+  // Two at least fall into the run: more where the machine is slow.
+  expect(skipped.map(({ state, why }) => why ?? state).join(' ')).toMatch(/^started( overlap){2,} started/);
+  const [, again] = skipped.filter(({ state }) => state === 'started');
+  expect(Date.parse(String(again?.['decidedAt']))).toBeGreaterThanOrEqual(
+    Date.parse(String(skipped[0]?.['finishedAt'])),
+  );
   expect(skipped[0]).toMatchObject({ runState: 'succeeded', cause: 'due' });
   expect((await send(fleet, 'DELETE', '/v1/schedules/test')).body).toEqual({ name: 'test', removed: true });
   await fleet.ended();
